@@ -1,0 +1,33 @@
+"""Checks of values that people type: one line that names the value, the limit and the fix."""
+
+import math
+
+
+def positive(name: str, value: float) -> None:
+    """Raise unless `value` is a finite number above zero."""
+    if not (math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {value}; it must be a finite number above 0")
+
+
+def non_negative(name: str, value: float) -> None:
+    """Raise unless `value` is a finite number of at least zero."""
+    if not (math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
+
+
+def fraction(name: str, value: float) -> None:
+    """Raise unless 0 ≤ `value` ≤ 1."""
+    if not 0 <= value <= 1:
+        raise ValueError(f"{name} is {value}; it must lie in [0, 1]")
+
+
+def floor(value: float) -> None:
+    """Raise unless `value` can be the probability κ reserved for the uniform part: 0 < κ ≤ 1."""
+    if not 0 < value <= 1:
+        raise ValueError(f"floor is {value}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
+
+
+def count(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number of at least one."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")

@@ -1,0 +1,130 @@
+"""Storage and sampler together: the buffer a learner talks to."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl import checks
+from aes_rl.replay.storage import Batch, Storage
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import Draw, EngineName, Signals, Transition
+
+
+class Sample(NamedTuple):
+    """A batch with the draw it was read for and the weights its losses need."""
+
+    batch: Batch
+    draw: Draw
+    weights: Float[Tensor, "P B"]
+
+
+class Replay:
+    """The replay buffers of P members: `add`, `sample`, `feedback`, `advance`.
+
+    A single agent is a population of one: `Replay([Adaptive()], seeds=[0], …)`. Which slot is drawn depends on the
+    member's seed and on how many draws and insertions came before, and on nothing else.
+    """
+
+    def __init__(
+        self,
+        samplers: Sequence[Any],
+        *,
+        capacity: int,
+        observation_size: int,
+        action_size: int,
+        seeds: Sequence[int],
+        total_updates: int | None = None,
+        device: torch.device | str = "cpu",
+        engine: EngineName | None = None,
+        dtype: torch.dtype = torch.float32,
+    ):
+        """Hold `capacity` transitions for each of the members, one sampler configuration and one seed a member."""
+        if len(samplers) != len(seeds):
+            raise ValueError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
+        self.sampler = Sampler(
+            samplers, capacity=capacity, total_updates=total_updates, device=device, engine=engine, dtype=dtype
+        )
+        self._engine = self.sampler.engine
+        self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._engine, dtype)
+        self.streams = Streams(seeds, self._engine)
+        self.draws = self._engine.counter()
+        """Draws made so far: the clock of the draw stream."""
+        self._fault = torch.zeros(len(seeds), dtype=torch.bool, device=self._engine.device)
+        self._is_empty = True
+
+    def __len__(self) -> int:
+        """Live slots of each member."""
+        return len(self.sampler)
+
+    def add(self, transition: Transition) -> None:
+        """Store one transition of every member."""
+        packed, finite = self.storage.pack(transition)
+        if isinstance(finite, Tensor):
+            self._fault |= ~finite
+        elif not finite:
+            raise ValueError(_name_the_fault(transition))
+        uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
+        slots = self.sampler.place(uniforms)
+        self.storage.write(slots, packed)
+        self._is_empty = False
+
+    def sample(self, batch_size: int) -> Sample:
+        """Draw a batch for every member, with replacement."""
+        checks.count("batch_size", batch_size)
+        if self._is_empty:
+            raise ValueError(f"a batch of {batch_size} was asked of an empty replay; add a transition first")
+        draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
+        self.draws += 1
+        return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
+
+    def feedback(self, draw: Draw, signals: Signals) -> None:
+        """Report what the update saw at the drawn slots."""
+        self.sampler.feedback(draw, signals)
+
+    def advance(self, update_step: int) -> None:
+        """End update `update_step` (from 1): forgetting and schedules."""
+        self.sampler.advance(update_step)
+
+    def check(self) -> None:
+        """Raise if a transition or a signal since the last check was not sound. Waits for the device.
+
+        On the `numba` engine such values raise at once and this finds nothing.
+        """
+        if bool(self._fault.any()):
+            members = self._fault.nonzero().flatten().tolist()
+            self._fault.zero_()
+            raise ValueError(f"members {members} stored an observation, action or reward that is not finite")
+        self.sampler.check()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Rows, sampler and clocks as live tensors; no generator is among them."""
+        own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws)}
+        return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a saved state: the next samples are the ones the saved replay would have given."""
+        prefix = "sampler."
+        self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+        if state["rows"].shape != self.storage.rows.shape:
+            raise ValueError(
+                f"the state's rows are {tuple(state['rows'].shape)}, this replay's {tuple(self.storage.rows.shape)}; "
+                "make the replay with the sizes it was saved with"
+            )
+        self.storage.rows.copy_(state["rows"])
+        if isinstance(self.draws, int):
+            self.draws = int(state["draws"])
+        else:
+            self.draws.copy_(state["draws"])
+        self._is_empty = len(self) == 0
+
+
+def _name_the_fault(transition: Transition) -> str:
+    for name, field in zip(transition._fields, transition, strict=True):
+        for member, values in enumerate(field):
+            if not bool(values.isfinite().all()):
+                return f"{name} of member {member} is not finite: {values.tolist()}; nothing was stored"
+    raise AssertionError("every field is finite")

@@ -1,0 +1,84 @@
+"""Where transitions live: one packed row a slot, so that reading a transition is one contiguous read."""
+
+from functools import cached_property
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aes_rl import checks
+from aes_rl.engines import AbstractEngine
+from aes_rl.types import Transition, View
+
+
+class Batch:
+    """The transitions read for a draw: views into packed rows, made only when asked for."""
+
+    def __init__(self, rows: Float[Tensor, "P B D"], observation_size: int, action_size: int):
+        self.rows = rows
+        self._observation_size = observation_size
+        self._action_size = action_size
+
+    @cached_property
+    def observation(self) -> Float[Tensor, "P B O"]:
+        """What the agent saw."""
+        return self.rows[..., : self._observation_size]
+
+    @cached_property
+    def action(self) -> Float[Tensor, "P B A"]:
+        """What it did."""
+        return self.rows[..., self._observation_size : self._observation_size + self._action_size]
+
+    @cached_property
+    def next_observation(self) -> Float[Tensor, "P B O"]:
+        """What it saw next."""
+        return self.rows[..., self._observation_size + self._action_size : -2]
+
+    @cached_property
+    def reward(self) -> Float[Tensor, "P B"]:
+        """What it was given."""
+        return self.rows[..., -2]
+
+    @cached_property
+    def terminated(self) -> Float[Tensor, "P B"]:
+        """1 where the task ended there, 0 elsewhere; a time limit is no end."""
+        return self.rows[..., -1]
+
+
+class Storage:
+    """N preallocated rows a member. It writes and reads slots and knows nothing of how they were chosen."""
+
+    def __init__(
+        self,
+        members: int,
+        capacity: int,
+        observation_size: int,
+        action_size: int,
+        engine: AbstractEngine,
+        dtype: torch.dtype = torch.float32,
+    ):
+        checks.count("capacity", capacity)
+        checks.count("observation_size", observation_size)
+        checks.count("action_size", action_size)
+        self._observation_size = observation_size
+        self._action_size = action_size
+        self._engine = engine
+        self.rows = engine.zeros((members, capacity, 2 * observation_size + action_size + 2), dtype)
+        self._view = engine.view(self.rows)
+        observations, actions = (members, observation_size), (members, action_size)
+        self._shapes = (observations, actions, (members,), observations, (members,))
+
+    def pack(self, transition: Transition) -> tuple[View, bool | Bool[Tensor, "P"]]:
+        """One row a member, and whether it is finite; raises on a field of the wrong shape."""
+        for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
+            if field.shape != shape:
+                raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
+        return self._engine.pack(transition, self.rows.dtype)
+
+    def write(self, slots: View, packed: View) -> None:
+        """Put one packed row into a slot of every member."""
+        self._engine.write_rows(self._view, slots, packed)
+
+    def read(self, slots: View) -> Batch:
+        """The transitions in some slots, copied out."""
+        return Batch(self._engine.read_rows(self._view, slots), self._observation_size, self._action_size)

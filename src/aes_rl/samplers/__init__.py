@@ -1,0 +1,11 @@
+"""Which stored experience to replay: the samplers and what they share."""
+
+from aes_rl.samplers.adaptive import Adaptive
+from aes_rl.samplers.full_information import FullInformation
+from aes_rl.samplers.naive import Naive
+from aes_rl.samplers.prioritized import Prioritized
+from aes_rl.samplers.registry import RULES, configure
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.samplers.uniform import Uniform
+
+__all__ = ["RULES", "Adaptive", "FullInformation", "Naive", "Prioritized", "Sampler", "Uniform", "configure"]

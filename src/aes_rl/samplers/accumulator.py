@@ -1,0 +1,50 @@
+"""The running sums w(i) behind every form of adaptive experience selection, and the masses made of them."""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aes_rl.samplers.rule import Setting
+from aes_rl.types import Draw, Signals
+
+Networks = tuple[str, ...] | None
+"""Names of the networks whose gradients form the signal; None means all of them."""
+
+
+class Accumulator:
+    """w(i) of a slice of members, float64, and the masses √(w(i) + ν) of S6."""
+
+    def __init__(self, setting: Setting, nu: float):
+        self.nu = nu
+        self.sums = setting.engine.zeros((setting.members, setting.capacity), torch.float64)
+        self._engine = setting.engine
+        self._view = setting.engine.view(self.sums)
+
+    def add(self, draw: Draw, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+        """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too (S7); the masses of the drawn slots."""
+        return self._engine.accumulate(self._view, draw.slots_view, draw.probabilities_view, squared_norms, self.nu)
+
+    def clear(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        """w(i) ← 0 of slots just written (S10); their masses."""
+        return self._engine.clear(self._view, slots, self.nu)
+
+    def keep(self, share: float) -> Float[Tensor, "p N"]:
+        """W ← ϱ·w (S9), hard forgetting at ϱ = 0; the masses of all slots."""
+        self.sums *= share
+        return self.masses_of(self.sums)
+
+    def masses_of(self, sums: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        """√(w + ν)."""
+        return (sums + self.nu).sqrt_()
+
+
+def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
+    """d(i) of S2: the squared norms summed over the chosen networks."""
+    reported = signals.gradient_norm
+    for name in networks or ():
+        if name not in reported:
+            raise ValueError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
+    total, *others = (reported[name] for name in networks or reported)
+    for other in others:
+        total = total + other
+    return total

@@ -1,0 +1,89 @@
+"""Adaptive experience selection (AES): the paper's Algorithm 2, with hard, soft and annealed forgetting."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.accumulator import Accumulator, Networks, squared_norm
+from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Adaptive:
+    """Adaptive experience selection (S6–S11)."""
+
+    floor: float = 0.2
+    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    nu: float = 1000.0
+    """ν: added to every slot's sum of squared gradient norms; on the scale of that sum, so it depends on the task."""
+    retention: float = 0.7
+    """ϱ: the share of every sum kept when forgetting; 0 is the hard restart of Algorithm 2, 1 never forgets."""
+    retention_end: float | None = None
+    """ϱ at the end of the run, reached linearly over its updates; None keeps it constant."""
+    forget_every: int | None = None
+    """M: updates between two forgettings; None takes the largest M with M² below the capacity."""
+    networks: Networks = None
+    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    overwrite: Overwrite = "adaptive"
+    """Which slot a full buffer gives up."""
+    inherit: bool = False
+    """Whether a slot just written keeps the sum of the content it replaces, as the paper's listing has it."""
+
+    def __post_init__(self) -> None:
+        checks.floor(self.floor)
+        checks.positive("nu", self.nu)
+        checks.fraction("retention", self.retention)
+        if self.retention_end is not None:
+            checks.fraction("retention_end", self.retention_end)
+        if self.forget_every is not None:
+            checks.count("forget_every", self.forget_every)
+
+
+class AdaptiveRule(AbstractRule):
+    """m(i) = √(w(i) + ν), w(i) the importance-weighted sum of the squared gradient norms seen at slot i."""
+
+    config_type: ClassVar = Adaptive
+    needs = Signal.GRADIENT_NORM
+
+    def __init__(self, config: Adaptive, setting: Setting):
+        if config.retention_end is not None:
+            require_total_updates("retention", setting)
+        self.config = config
+        self.setting = setting
+        self.floor = config.floor
+        self.overwrite = config.overwrite
+        self.forget_every = config.forget_every or max(1, math.isqrt(setting.capacity - 1))
+        self.accumulator = Accumulator(setting, config.nu)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        if self.config.inherit:
+            return self.accumulator.masses_of(self.accumulator.sums.gather(1, slots))
+        return self.accumulator.clear(slots)
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
+        return self.accumulator.add(draw, squared_norm(signals, self.config.networks))
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+        """Forget after the feedback of every M-th update (S9)."""
+        if update_step % self.forget_every:
+            return None
+        config = self.config
+        return self.accumulator.keep(schedule(config.retention, config.retention_end, update_step, self.setting))
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"sums": self.accumulator.sums}

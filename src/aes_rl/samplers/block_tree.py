@@ -1,0 +1,85 @@
+"""The sum tree as plain tensor operations: runs on any device and can be captured in a CUDA graph.
+
+Wide nodes instead of a deep tree, because on a GPU the number of kernels counts and the width of one does not:
+three levels reach two million slots.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.streams import scale_to_integers
+
+
+class BlockTree(AbstractSumTree):
+    """Sums of blocks, of blocks of blocks, and so on; each level is [P, blocks, width]."""
+
+    def __init__(self, members: int, capacity: int, device: torch.device | str, width: int = 128):
+        self._width = width
+        self._levels: list[Float[Tensor, "P blocks width"]] = []
+        nodes = capacity
+        while True:
+            blocks = -(-nodes // width)
+            self._levels.append(torch.zeros(members, blocks, width, dtype=torch.float64, device=device))
+            if blocks == 1:
+                break
+            nodes = blocks
+        self.masses = self._levels[0].view(members, -1)[:, :capacity]
+        self._member = torch.arange(members, device=device).unsqueeze(-1)
+
+    @property
+    @override
+    def totals(self) -> Float[Tensor, "P 1"]:
+        return self._levels[-1].sum(dim=-1)
+
+    @override
+    def write(self, members: slice, slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> None:
+        member = self._member[members]
+        nodes, values = slots, _last_of_repeated(slots, masses)
+        for level, above in zip(self._levels, [*self._levels[1:], None], strict=True):
+            blocks = nodes // self._width
+            level[member, blocks, nodes % self._width] = values
+            if above is not None:
+                nodes, values = blocks, level[member, blocks].sum(dim=-1)
+
+    @override
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        self.masses[members, : masses.shape[1]] = masses
+        for level, above in zip(self._levels, self._levels[1:], strict=False):
+            sums = level[members].sum(dim=-1)
+            above.view(above.shape[0], -1)[members, : sums.shape[1]] = sums
+
+    @override
+    def draw(
+        self, uniforms: Float[Tensor, "P B"], floor: Float[Tensor, "P 1"], size: Int[Tensor, ""]
+    ) -> tuple[Int[Tensor, "P B"], Float[Tensor, "P B"]]:
+        smallest = torch.finfo(torch.float64).tiny
+        by_floor = scale_to_integers(uniforms / floor.clamp(min=smallest), size)
+        beyond = (uniforms - floor) / (1 - floor).clamp(min=smallest)
+        by_mass = torch.minimum(self._descend(beyond.clamp(0, 1)), size - 1)
+        slots = torch.where(uniforms < floor, by_floor, by_mass)
+        shares = self.masses.gather(1, slots) / self.totals
+        return slots, (1 - floor) * shares + floor / size
+
+    def _descend(self, fractions: Float[Tensor, "P B"]) -> Int[Tensor, "P B"]:
+        """The slot in which a fraction of the total mass ends."""
+        node = torch.zeros_like(fractions, dtype=torch.int64)
+        wanted = fractions * self.totals
+        for level in reversed(self._levels):
+            reached = level[self._member, node].cumsum(dim=-1)
+            # Below the block's own sum, so that rounding never walks past its last mass.
+            wanted = torch.minimum(wanted, torch.nextafter(reached[..., -1], wanted.new_zeros(())))
+            child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1)
+            before = torch.where(child > 0, reached.gather(-1, (child - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), 0)
+            wanted = wanted - before
+            node = node * self._width + child
+        return node
+
+
+def _last_of_repeated(slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    """Give every repetition of a slot the mass of its last one: an indexed write keeps an arbitrary one."""
+    positions = torch.arange(slots.shape[1], device=slots.device)
+    same = slots.unsqueeze(-1) == slots.unsqueeze(-2)
+    return masses.gather(1, torch.where(same, positions, 0).amax(dim=-1))

@@ -1,0 +1,72 @@
+"""The distribution over live slots that every rule shares: masses, floor, clock, and where the next transition goes."""
+
+from abc import ABC, abstractmethod
+from typing import Literal
+
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.types import Counter, Draw, View
+
+Overwrite = Literal["adaptive", "uniform", "fifo"]
+"""Which slot a full buffer gives up: by 1 − p (S11), any with the same chance, or the oldest."""
+
+
+class AbstractDistribution(ABC):
+    """p(i) = (1−κ)·m(i)/Σm + κ/n over the live slots of P members (S6), for any masses m.
+
+    The only clock is the number of insertions a member; the live size follows from it.
+    """
+
+    tree: AbstractSumTree
+    floor: Float[Tensor, "P 1"]
+    """κ of each member."""
+    stamps: Int[Tensor, "P N"]
+    """The insertion that last wrote each slot, counted from 1. Int32 lasts for two billion of them."""
+    clock: Counter
+    """Insertions so far."""
+
+    @property
+    @abstractmethod
+    def size(self) -> Counter:
+        """Live slots of each member."""
+
+    @abstractmethod
+    def place(self, uniforms: View) -> View:
+        """Distinct slots [P, K] for K new transitions of every member; stamps them and moves the clock.
+
+        Of the uniforms [P, 2K] the first K say which slot to keep, the others which of the rest to give up.
+        While there is room they are appended. Then `adaptive` draws one slot from p to keep and gives up a uniform one
+        of the others, which is exactly (1 − p)/(N − 1) (S11). The caller writes the masses of the new slots.
+        """
+
+    @abstractmethod
+    def draw(self, uniforms: View) -> Draw:
+        """Draw B slots a member, independently and with replacement, from uniforms [P, B]."""
+
+    @abstractmethod
+    def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
+        """Whether each drawn slot still holds the transition that was drawn; None where all are known to."""
+
+    @abstractmethod
+    def state_dict(self) -> dict[str, Tensor]:
+        """Everything that changes over time."""
+
+    @abstractmethod
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Copy a saved state in place and resum the tree."""
+
+    def probabilities(self) -> Float[Tensor, "P n"]:
+        """p(i) of every live slot. Reads the size on the host."""
+        size = int(self.size)
+        masses = self.tree.masses[:, :size]
+        return (1 - self.floor) * masses / self.tree.totals + self.floor / size
+
+    def check_room(self, count: int) -> None:
+        """Raise unless `count` distinct slots can be given up at once."""
+        most = max(1, self.stamps.shape[1] - 1)
+        if count > most:
+            raise ValueError(
+                f"{count} transitions at once do not fit a capacity of {self.stamps.shape[1]}; place at most {most}"
+            )

@@ -1,0 +1,66 @@
+"""Adaptive experience selection with full information (S8): a laboratory rule that hears from every live slot."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.accumulator import Accumulator
+from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class FullInformation:
+    """AES that is told the gradient norm of all live slots after every update (S8); no floor is needed."""
+
+    nu: float = 1000.0
+    """ν: added to every slot's sum of squared gradient norms."""
+    overwrite: Overwrite = "adaptive"
+    """Which slot a full buffer gives up."""
+
+    def __post_init__(self) -> None:
+        checks.positive("nu", self.nu)
+
+
+class FullInformationRule(AbstractRule):
+    """m(i) = √(w(i) + ν) with w(i) ← w(i) + d(i) for all live slots, through `observe_all`."""
+
+    config_type: ClassVar = FullInformation
+    needs = Signal.EVERY_GRADIENT_NORM
+
+    def __init__(self, config: FullInformation, setting: Setting):
+        self.floor = 0.0
+        self.overwrite = config.overwrite
+        self.setting = setting
+        self.accumulator = Accumulator(setting, config.nu)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self.accumulator.clear(slots)
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> None:
+        del draw, signals
+
+    @override
+    def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:
+        sums = self.accumulator.sums[:, : squared_norms.shape[1]]
+        sums += squared_norms
+        return self.accumulator.masses_of(sums)
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> None:
+        del update_step
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"sums": self.accumulator.sums}

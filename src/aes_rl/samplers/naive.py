@@ -1,0 +1,73 @@
+"""Naive adaptive experience selection: the paper's Algorithm 1, which starts anew in every epoch."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.accumulator import Accumulator, Networks, squared_norm
+from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Naive:
+    """Naive adaptive experience selection: collect, forget everything, then m updates (Algorithm 1)."""
+
+    updates_per_epoch: int = 100
+    """m: updates between two collections of experience; the paper means it to stay below capacity / batch size."""
+    floor: float = 0.2
+    """κ: the probability reserved for uniform draws."""
+    nu: float = 1000.0
+    """ν: added to every slot's sum of squared gradient norms."""
+    networks: Networks = None
+    """Networks whose gradients form the signal; None means all of them."""
+    overwrite: Overwrite = "fifo"
+    """Which slot a full buffer gives up; Algorithm 1 names no rule."""
+
+    def __post_init__(self) -> None:
+        checks.count("updates_per_epoch", self.updates_per_epoch)
+        checks.floor(self.floor)
+        checks.positive("nu", self.nu)
+
+
+class NaiveRule(AbstractRule):
+    """The masses of AES with all sums reset at the end of every epoch's m-th update.
+
+    Algorithm 1 resets after collecting; new slots start at zero and nothing is drawn while collecting, so resetting
+    before it is the same.
+    """
+
+    config_type: ClassVar = Naive
+    needs = Signal.GRADIENT_NORM
+
+    def __init__(self, config: Naive, setting: Setting):
+        self.config = config
+        self.floor = config.floor
+        self.overwrite = config.overwrite
+        self.setting = setting
+        self.accumulator = Accumulator(setting, config.nu)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self.accumulator.clear(slots)
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
+        return self.accumulator.add(draw, squared_norm(signals, self.config.networks))
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+        return None if update_step % self.config.updates_per_epoch else self.accumulator.keep(0.0)
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"sums": self.accumulator.sums}

@@ -1,0 +1,74 @@
+"""The distribution on the CPU: clocks are plain numbers, the loops are compiled."""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl.engines import kernels
+from aes_rl.engines.numba_engine import NumbaEngine
+from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
+from aes_rl.samplers.numba_tree import NumbaTree
+from aes_rl.types import Draw, View
+
+_KINDS: dict[Overwrite, int] = {
+    "fifo": kernels.FIFO,
+    "uniform": kernels.UNIFORM,
+    "adaptive": kernels.ADAPTIVE,
+}
+
+
+class NumbaDistribution(AbstractDistribution):
+    """Distribution of the `numba` engine."""
+
+    def __init__(self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int):
+        self.capacity = capacity
+        self.tree: NumbaTree = NumbaTree(len(floors), capacity)
+        self.floor = torch.tensor(floors, dtype=torch.float64).unsqueeze(-1)
+        self.clock: int = 0
+        self.stamps = NumbaEngine().zeros((len(floors), capacity), torch.int32)
+        self._stamps = self.stamps.numpy()
+        self._floor = self.floor.numpy()
+        self._kinds = np.array([_KINDS[kind] for kind in overwrites])
+
+    @property
+    @override
+    def size(self) -> int:
+        return min(self.clock, self.capacity)
+
+    @override
+    def place(self, uniforms: View) -> View:
+        count = uniforms.shape[1] // 2
+        self.check_room(count)
+        slots = np.empty((len(uniforms), count), np.int64)
+        kernels.place(
+            self.tree.nodes, self.tree.offsets, self._floor, self._kinds, self.clock, self._stamps,
+            uniforms, slots,
+        )  # fmt: skip
+        self.clock += count
+        return slots
+
+    @override
+    def draw(self, uniforms: View) -> Draw:
+        size = self.size
+        slots, probabilities = self.tree.draw(uniforms, self._floor, size)
+        return Draw(slots, probabilities, size, self.clock)
+
+    @override
+    def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
+        if draw.clock == self.clock:
+            return None
+        return self.stamps.gather(1, draw.slots) <= draw.clock
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"masses": self.tree.masses, "stamps": self.stamps, "clock": torch.tensor(self.clock)}
+
+    @override
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.tree.refill(slice(0, len(self._kinds)), state["masses"].cpu())
+        self.stamps.copy_(state["stamps"])
+        self.clock = int(state["clock"])

@@ -1,0 +1,81 @@
+"""Prioritised replay, the proportional variant of Schaul et al. (2015), as SPEC.md §2 fixes it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Prioritized:
+    """Prioritised replay, the paper's "PriExp"."""
+
+    priority_exponent: float = 0.6
+    """How strongly the error counts: 0 is uniform, 1 proportional."""
+    weight_exponent: float = 0.4
+    """How much of the bias the weights undo at the start of the run."""
+    weight_exponent_end: float | None = 1.0
+    """The same at the end of the run, reached linearly over its updates; None keeps it constant."""
+    smallest_error: float = 1e-6
+    """Added to every absolute error, so that no slot is lost."""
+    overwrite: Overwrite = "fifo"
+    """Which slot a full buffer gives up."""
+
+    def __post_init__(self) -> None:
+        checks.non_negative("priority_exponent", self.priority_exponent)
+        checks.fraction("weight_exponent", self.weight_exponent)
+        if self.weight_exponent_end is not None:
+            checks.fraction("weight_exponent_end", self.weight_exponent_end)
+        checks.positive("smallest_error", self.smallest_error)
+
+
+class PrioritizedRule(AbstractRule):
+    """m(i) = (|δ_i| + ε)^exponent of the last error seen; a new slot gets the largest mass seen so far."""
+
+    config_type: ClassVar = Prioritized
+    needs = Signal.TD_ERROR
+
+    def __init__(self, config: Prioritized, setting: Setting):
+        if config.weight_exponent_end is not None:
+            require_total_updates("the weight exponent of prioritised replay", setting)
+        self.config = config
+        self.setting = setting
+        self.floor = 0.0
+        self.overwrite = config.overwrite
+        self.largest_mass = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.engine.device)
+        self.weight_exponent = torch.full_like(self.largest_mass, config.weight_exponent)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self.largest_mass.expand(slots.shape).contiguous()
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
+        assert signals.td_error is not None
+        del draw
+        priorities = signals.td_error.double().abs() + self.config.smallest_error
+        masses = priorities.pow(self.config.priority_exponent)
+        torch.maximum(self.largest_mass, masses.amax(dim=1, keepdim=True), out=self.largest_mass)
+        return masses
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.annealed(draw, self.weight_exponent, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> None:
+        config = self.config
+        now = schedule(config.weight_exponent, config.weight_exponent_end, update_step, self.setting)
+        self.weight_exponent.fill_(now)
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"largest_mass": self.largest_mass, "weight_exponent": self.weight_exponent}

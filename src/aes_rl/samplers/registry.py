@@ -1,0 +1,42 @@
+"""The one list of selection rules, by the names that configuration files, tests and the command line use."""
+
+from dataclasses import fields
+from typing import Any
+
+from aes_rl.samplers.adaptive import AdaptiveRule
+from aes_rl.samplers.full_information import FullInformationRule
+from aes_rl.samplers.naive import NaiveRule
+from aes_rl.samplers.prioritized import PrioritizedRule
+from aes_rl.samplers.rule import AbstractRule
+from aes_rl.samplers.uniform import UniformRule
+
+RULES: dict[str, type[AbstractRule]] = {
+    "uniform": UniformRule,
+    "prioritized": PrioritizedRule,
+    "adaptive": AdaptiveRule,
+    "naive": NaiveRule,
+    "full-information": FullInformationRule,
+}
+
+
+def configure(name: str, **options: Any) -> Any:
+    """The configuration of a sampler by its registered name, such as `configure("adaptive", floor=0.1)`."""
+    if name not in RULES:
+        raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(RULES)}")
+    config_type = RULES[name].config_type
+    known = [field.name for field in fields(config_type)]
+    for option in options:
+        if option not in known:
+            raise ValueError(f"sampler {name!r} has no option {option!r}; its options are {', '.join(known)}")
+    return config_type(**options)
+
+
+def rule_for(config: Any) -> type[AbstractRule]:
+    """The rule that a configuration belongs to."""
+    for rule in RULES.values():
+        if rule.config_type is type(config):
+            return rule
+    raise TypeError(
+        f"{config!r} configures no registered sampler; use one of {', '.join(RULES)} or add your rule to "
+        "aes_rl.samplers.registry.RULES"
+    )

@@ -1,0 +1,196 @@
+"""The chooser: one distribution over all members, one rule for each slice of them. It knows nothing of transitions."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aes_rl import checks, engines
+from aes_rl.engines import AbstractEngine
+from aes_rl.samplers import signals as reports
+from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
+from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.torch_distribution import TorchDistribution
+from aes_rl.types import Draw, EngineName, Signal, Signals, View, as_tensor
+
+
+class _Slice(NamedTuple):
+    members: slice
+    rule: AbstractRule
+
+
+class Sampler:
+    """Chooses slots for P members: where to write, what to draw, with which weights, and learns from feedback.
+
+    On the `numba` engine (the CPU's) bad signals raise at once. On the `torch` engine nothing may wait for the device,
+    so they set a flag instead, never reach the masses, and `check` raises.
+    """
+
+    def __init__(
+        self,
+        configs: Sequence[Any],
+        *,
+        capacity: int,
+        total_updates: int | None = None,
+        device: torch.device | str = "cpu",
+        engine: EngineName | None = None,
+        dtype: torch.dtype = torch.float32,
+    ):
+        """Serve one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
+        checks.count("capacity", capacity)
+        if not configs:
+            raise ValueError("no sampler was given; give one configuration per member, such as [Adaptive()]")
+        self.configs = tuple(configs)
+        self.capacity = capacity
+        self.engine = engines.choose(engine, device)
+        self._slices = tuple(_slices(self.configs, capacity, total_updates, self.engine, dtype))
+        counts = [(s.members.stop - s.members.start, s.rule) for s in self._slices]
+        floors = [rule.floor for count, rule in counts for _ in range(count)]
+        overwrites = [rule.overwrite for count, rule in counts for _ in range(count)]
+        self.distribution = self._make_distribution(floors, overwrites)
+        self.needs = Signal.NONE
+        for part in self._slices:
+            self.needs |= part.rule.needs
+        self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.engine.device)
+
+    @property
+    def members(self) -> int:
+        """How many members the sampler serves."""
+        return len(self.configs)
+
+    def __len__(self) -> int:
+        """Live slots of each member."""
+        return int(self.distribution.size)
+
+    def place(self, uniforms: View) -> View:
+        """Distinct slots [P, K] for K new transitions of every member, which count as written from now on.
+
+        From 2K uniforms a member, such as `Streams.uniform` gives.
+        """
+        slots = self.distribution.place(uniforms)
+        for members, rule in self._slices:
+            placed = slots[members]
+            self.distribution.tree.write(members, placed, rule.fresh(as_tensor(placed)))
+        return slots
+
+    def draw(self, uniforms: View) -> Draw:
+        """Draw B live slots a member with the probabilities they have now, from B uniforms a member."""
+        return self.distribution.draw(uniforms)
+
+    def weights(self, draw: Draw) -> Float[Tensor, "P B"]:
+        """The weight of every drawn slot on every loss of the update."""
+        parts = [rule.weights(self._part(draw, members)) for members, rule in self._slices]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
+
+    def feedback(self, draw: Draw, signals: Signals) -> None:
+        """Tell the rules what the update saw at the drawn slots; slots overwritten since the draw are skipped."""
+        sound = reports.check(signals, self.needs, draw, self.engine)
+        kept = self.distribution.is_current(draw)
+        if sound is not None:
+            self._fault |= ~sound.all(dim=1)
+            kept = sound if kept is None else sound & kept
+        if kept is not None:
+            signals = reports.masked(signals, kept)
+        for members, rule in self._slices:
+            if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
+                part = self._part(draw, members)
+                masses = rule.feedback(part, signals if part is draw else reports.of_members(signals, members))
+                if masses is not None:
+                    self._write(members, part, masses, kept)
+
+    def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
+        """Tell full-information rules the squared gradient norm of every live slot (S8)."""
+        if Signal.EVERY_GRADIENT_NORM not in self.needs:
+            raise TypeError("these samplers learn from drawn slots: use feedback, or the sampler 'full-information'")
+        if squared_norms.shape != (self.members, len(self)):
+            raise ValueError(
+                f"the signal is {tuple(squared_norms.shape)}; it must cover all live slots: {(self.members, len(self))}"
+            )
+        sound = reports.values_may_count("the signal over all slots", squared_norms, self.engine)
+        if sound is not None:
+            self._fault |= ~sound.all(dim=1)
+            squared_norms = torch.where(sound, squared_norms, 0)
+        for members, rule in self._slices:
+            if Signal.EVERY_GRADIENT_NORM in rule.needs:
+                self.distribution.tree.refill(members, rule.observe_all(squared_norms[members]))
+
+    def advance(self, update_step: int) -> None:
+        """End update `update_step` (from 1): forgetting and schedules. Call once after every update, on the host."""
+        for members, rule in self._slices:
+            masses = rule.advance(update_step)
+            if masses is not None:
+                self.distribution.tree.refill(members, masses[:, : len(self)])
+
+    def probabilities(self) -> Float[Tensor, "P n"]:
+        """p(i) of every live slot now."""
+        return self.distribution.probabilities()
+
+    def check(self) -> None:
+        """Raise if a signal since the last check was negative or not finite. Waits for the device."""
+        if bool(self._fault.any()):
+            members = self._fault.nonzero().flatten().tolist()
+            self._fault.zero_()
+            raise ValueError(
+                f"members {members} reported a negative or non-finite signal; the draws concerned were skipped. "
+                "Look at the losses of these members: a diverged critic is the usual cause"
+            )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that changes over time, as live tensors: copy before changing the sampler further."""
+        state = {f"distribution.{name}": value for name, value in self.distribution.state_dict().items()}
+        for number, (_, rule) in enumerate(self._slices):
+            state |= {f"rules.{number}.{name}": value for name, value in rule.state_dict().items()}
+        return state
+
+    def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
+        """Continue from a saved state: the next draws are the ones the saved sampler would have made."""
+        own = self.state_dict()
+        if own.keys() != state.keys():
+            raise ValueError(
+                f"the state has {sorted(state)}, this sampler {sorted(own)}; load it into the samplers it was saved "
+                "from, in the same order"
+            )
+        for name, value in own.items():
+            if state[name].shape != value.shape:
+                raise ValueError(
+                    f"the state's {name} is {tuple(state[name].shape)}, this sampler's {tuple(value.shape)}; "
+                    "make the sampler with the capacity and the members it was saved with"
+                )
+        for name, value in own.items():
+            if name.startswith("rules."):
+                value.copy_(state[name])
+        prefix = "distribution."
+        self.distribution.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+
+    def _make_distribution(self, floors: list[float], overwrites: list[Overwrite]) -> AbstractDistribution:
+        if self.engine.name == "torch":
+            return TorchDistribution(floors, overwrites, self.capacity, self.engine.device)
+        from aes_rl.samplers.numba_distribution import NumbaDistribution  # Numba stays off the GPU path
+
+        return NumbaDistribution(floors, overwrites, self.capacity)
+
+    def _write(
+        self, members: slice, draw: Draw, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "P B"] | None
+    ) -> None:
+        tree = self.distribution.tree
+        if kept is not None:
+            masses = torch.where(kept[members], masses, tree.masses[members].gather(1, draw.slots))
+        tree.write(members, draw.slots_view, masses)
+
+    def _part(self, draw: Draw, members: slice) -> Draw:
+        return draw if len(self._slices) == 1 else draw.of_members(members)
+
+
+def _slices(
+    configs: tuple[Any, ...], capacity: int, total_updates: int | None, engine: AbstractEngine, dtype: torch.dtype
+) -> Iterator[_Slice]:
+    start = 0
+    for config, same in groupby(configs):
+        stop = start + len(list(same))
+        setting = Setting(stop - start, capacity, total_updates, engine, dtype)
+        yield _Slice(slice(start, stop), rule_for(config)(config, setting))
+        start = stop

@@ -1,0 +1,73 @@
+"""What happens to the learner's report before a rule sees it: checks, slices of members, masks."""
+
+import math
+from collections.abc import Iterator
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aes_rl.engines import AbstractEngine
+from aes_rl.types import Draw, Signal, Signals
+
+
+def check(signals: Signals, needs: Signal, draw: Draw, engine: AbstractEngine) -> Bool[Tensor, "P B"] | None:
+    """Raise unless everything needed was reported, in the shape of the draw; where the values may count.
+
+    They may where they are finite and a gradient norm at least zero. An engine that can read at once raises if one is
+    not, and returns None; the other returns a mask.
+    """
+    if Signal.TD_ERROR in needs and signals.td_error is None:
+        raise ValueError("the sampler learns from TD errors and got none; give Signals(td_error=…)")
+    if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
+        raise ValueError("the sampler learns from gradient norms and got none; give Signals(gradient_norm={…})")
+    sound: Bool[Tensor, "P B"] | None = None
+    for name, values in _named(signals):
+        if values.shape != draw.slots_view.shape:
+            raise ValueError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
+        if values.requires_grad:
+            raise ValueError(f"{name} is part of a gradient computation; detach it before reporting it")
+        mask = values_may_count(name, values, engine)
+        if mask is not None:
+            sound = mask if sound is None else sound & mask
+    return sound
+
+
+def values_may_count(name: str, values: Float[Tensor, "P B"], engine: AbstractEngine) -> Bool[Tensor, "P B"] | None:
+    """Where one signal is sound, or None where the engine has made sure that it is everywhere."""
+    lowest = -math.inf if name == "td_error" else 0.0
+    verdict = engine.within(values, lowest)
+    if isinstance(verdict, Tensor):
+        return verdict
+    if not verdict:
+        raise ValueError(_name_the_fault(name, values, lowest))
+    return None
+
+
+def of_members(signals: Signals, members: slice) -> Signals:
+    """The part of a report that concerns some members."""
+    td_error = None if signals.td_error is None else signals.td_error[members]
+    return Signals(td_error, {name: norm[members] for name, norm in signals.gradient_norm.items()})
+
+
+def masked(signals: Signals, kept: Bool[Tensor, "p B"]) -> Signals:
+    """The report with zeros in place of the rows that must not count."""
+    td_error = None if signals.td_error is None else torch.where(kept, signals.td_error, 0)
+    return Signals(td_error, {name: torch.where(kept, norm, 0) for name, norm in signals.gradient_norm.items()})
+
+
+def _named(signals: Signals) -> Iterator[tuple[str, Float[Tensor, "p B"]]]:
+    if signals.td_error is not None:
+        yield "td_error", signals.td_error
+    for network, norm in signals.gradient_norm.items():
+        yield f"gradient_norm[{network!r}]", norm
+
+
+def _name_the_fault(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
+    wrong = ~(values.isfinite() & (values >= lowest))
+    member, position = wrong.nonzero()[0].tolist()
+    limit = "finite" if lowest == -math.inf else "finite and at least 0"
+    return (
+        f"{name} of member {member} is {values[member, position].item()} at position {position}; it must be {limit}. "
+        "Nothing was learned from this batch; look at the losses: a diverged critic is the usual cause"
+    )

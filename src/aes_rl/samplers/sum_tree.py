@@ -1,0 +1,40 @@
+"""What a tree of masses can do, whichever engine runs it."""
+
+from abc import ABC, abstractmethod
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl.types import View
+
+
+class AbstractSumTree(ABC):
+    """The masses m(i) of P members over N slots, float64, with sums that make a draw cheap.
+
+    Parents are always summed anew from their children, never adjusted by differences: sums cannot drift, and a tree
+    rebuilt from its leaves equals the tree that was saved. Empty slots hold mass zero and lie behind the live ones.
+    """
+
+    masses: Float[Tensor, "P N"]
+    """The leaves, a view. Change them through `write` and `refill` only."""
+
+    @property
+    @abstractmethod
+    def totals(self) -> Float[Tensor, "P 1"]:
+        """Sum of each member's masses."""
+
+    @abstractmethod
+    def write(self, members: slice, slots: View, masses: Float[Tensor, "p B"]) -> None:
+        """Set the masses of some slots of some members. Of a slot named twice the last mass stays."""
+
+    @abstractmethod
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        """Set the masses of the first n slots of some members and resum all their parents."""
+
+    @abstractmethod
+    def draw(self, uniforms: View, floor: View, size: Any) -> tuple[View, View]:
+        """Slots drawn from (1−κ)·m(i)/Σm + κ/n, and those probabilities.
+
+        One uniform u serves both parts: below κ it names one of the n live slots, above it descends the tree.
+        """

@@ -1,0 +1,101 @@
+"""The distribution as plain tensor operations: clocks are tensors, so that a captured graph moves them too."""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl.samplers.block_tree import BlockTree
+from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
+from aes_rl.streams import scale_to_integers
+from aes_rl.types import Draw
+
+
+class TorchDistribution(AbstractDistribution):
+    """Distribution of the `torch` engine."""
+
+    def __init__(
+        self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int, device: torch.device | str
+    ):
+        members = len(floors)
+        self.capacity = capacity
+        self.tree = BlockTree(members, capacity, device)
+        self.floor = torch.tensor(floors, dtype=torch.float64, device=device).unsqueeze(-1)
+        self.clock: Int[Tensor, ""] = torch.zeros((), dtype=torch.int64, device=device)
+        self.stamps = torch.zeros(members, capacity, dtype=torch.int32, device=device)
+        self._is_fifo = torch.tensor([kind == "fifo" for kind in overwrites], device=device).unsqueeze(-1)
+        self._is_adaptive = torch.tensor([kind == "adaptive" for kind in overwrites], device=device).unsqueeze(-1)
+        self._all_fifo = all(kind == "fifo" for kind in overwrites)
+        self._any_adaptive = "adaptive" in overwrites
+
+    @property
+    @override
+    def size(self) -> Int[Tensor, ""]:
+        return self.clock.clamp(max=self.capacity)
+
+    @override
+    def place(self, uniforms: Float[Tensor, "P 2K"]) -> Int[Tensor, "P K"]:
+        count = uniforms.shape[1] // 2
+        self.check_room(count)
+        arrivals = self.clock + torch.arange(count, device=self.clock.device)
+        slots = (arrivals % self.capacity).expand(len(uniforms), count)
+        if not self._all_fifo:
+            slots = self._overwritten(arrivals, slots, uniforms)
+        self.stamps.scatter_(1, slots, (arrivals + 1).int().expand_as(slots))
+        self.clock += count
+        return slots
+
+    @override
+    def draw(self, uniforms: Float[Tensor, "P B"]) -> Draw:
+        size = self.size
+        slots, probabilities = self.tree.draw(uniforms, self.floor, size)
+        return Draw(slots, probabilities, size, self.clock.clone())
+
+    @override
+    def is_current(self, draw: Draw) -> Bool[Tensor, "P B"]:
+        return self.stamps.gather(1, draw.slots) <= draw.clock
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"masses": self.tree.masses, "stamps": self.stamps, "clock": self.clock}
+
+    @override
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.tree.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
+        self.stamps.copy_(state["stamps"])
+        self.clock.copy_(state["clock"])
+
+    def _overwritten(
+        self, arrivals: Int[Tensor, "K"], in_turn: Int[Tensor, "P K"], uniforms: Float[Tensor, "P 2K"]
+    ) -> Int[Tensor, "P K"]:
+        """The slots of K arrivals: in turn while there is room and for fifo members, else one that is given up."""
+        nowhere = torch.full_like(in_turn, self.capacity)
+        kept = nowhere
+        if self._any_adaptive:
+            # An empty buffer draws too, since captured code has one path, and does not use the slot.
+            drawn, _ = self.tree.draw(uniforms[:, : in_turn.shape[1]], self.floor, self.size.clamp(min=1))
+            kept = torch.where(self._is_adaptive, drawn, nowhere)
+        chosen: list[Int[Tensor, "P 1"]] = []
+        count = in_turn.shape[1]
+        for k in range(count):
+            given_up = self._any_but([kept[:, k : k + 1], *chosen], uniforms[:, count + k : count + k + 1])
+            has_turn = self._is_fifo | (arrivals[k] < self.capacity)
+            chosen.append(torch.where(has_turn, in_turn[:, k : k + 1], given_up))
+        return torch.cat(chosen, dim=1)
+
+    def _any_but(self, excluded: list[Int[Tensor, "P 1"]], uniforms: Float[Tensor, "P 1"]) -> Int[Tensor, "P 1"]:
+        """A uniform slot that is none of the excluded ones; an exclusion of N excludes nothing.
+
+        The r-th free slot is r moved up once for every excluded slot at or below it, in rising order.
+        """
+        taken = torch.cat(excluded, dim=1).sort(dim=1).values
+        if len(excluded) > 1:
+            repeated = torch.cat([torch.zeros_like(taken[:, :1]), (taken[:, 1:] == taken[:, :-1]).long()], dim=1)
+            taken = torch.where(repeated > 0, self.capacity, taken).sort(dim=1).values
+        free = self.capacity - (taken < self.capacity).sum(dim=1, keepdim=True)
+        slot = scale_to_integers(uniforms, free.clamp(min=1))
+        for k in range(taken.shape[1]):
+            slot = slot + (slot >= taken[:, k : k + 1])
+        return slot.clamp(max=self.capacity - 1)

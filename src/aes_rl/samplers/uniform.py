@@ -1,0 +1,54 @@
+"""Uniform replay: every live slot alike, the oldest overwritten."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import weighting
+from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """Uniform replay, the paper's "Fifo"."""
+
+    overwrite: Overwrite = "fifo"
+    """Which slot a full buffer gives up."""
+
+
+class UniformRule(AbstractRule):
+    """p(i) = 1/n: the floor takes all the probability and the masses are never asked."""
+
+    config_type: ClassVar = Uniform
+    needs = Signal.NONE
+
+    def __init__(self, config: Uniform, setting: Setting):
+        self.setting = setting
+        self.floor = 1.0
+        self.overwrite = config.overwrite
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return torch.ones_like(slots, dtype=torch.float64)
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> None:
+        del draw, signals
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> None:
+        del update_step
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}

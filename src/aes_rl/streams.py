@@ -1,0 +1,63 @@
+"""Random numbers as a pure function of (member seed, stream, counter, element).
+
+Nothing here remembers anything: the counter is a clock that the caller keeps, so a checkpoint needs no generator,
+and a member sees the same integers alone or among others, on the CPU and on a GPU.
+"""
+
+from collections.abc import Sequence
+from enum import IntEnum
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from aes_rl.engines import AbstractEngine
+from aes_rl.engines.torch_engine import FIRST, GOLDEN, SECOND, as_int64
+from aes_rl.types import Counter, View, as_tensor
+
+_MASK = (1 << 64) - 1
+
+
+class Stream(IntEnum):
+    """Independent sequences of one member. Append only: the numbers are part of every recorded run."""
+
+    DRAW = 0
+    PLACE = 1
+
+
+class Streams:
+    """The random numbers of P members, one seed each."""
+
+    def __init__(self, seeds: Sequence[int], engine: AbstractEngine):
+        self.seeds = tuple(seeds)
+        self._engine = engine
+        keys = [[as_int64(_mix(_mix(seed) ^ stream)) for seed in self.seeds] for stream in Stream]
+        self._keys = [engine.view(torch.tensor(of_stream, device=engine.device)) for of_stream in keys]
+
+    def uniform(self, stream: Stream, counter: Counter, count: int) -> View:
+        """[P, count] float64 numbers strictly between 0 and 1, symmetric about a half, with 52 random bits.
+
+        Float64 because float32 has about 16 values a slot at a million slots.
+        """
+        return self._engine.uniform(self._keys[stream], counter, count)
+
+    def normal(self, stream: Stream, counter: Counter, count: int) -> Float[Tensor, "P {count}"]:
+        """Standard normal numbers, float32, by inverting the distribution function."""
+        numbers: Tensor = torch.special.ndtri(as_tensor(self.uniform(stream, counter, count)))
+        return numbers.float()
+
+    def integers(self, stream: Stream, counter: Counter, count: int, high: Counter) -> Int[Tensor, "P {count}"]:
+        """Whole numbers from 0 to high − 1, each with a chance of 1/high to within 2⁻⁵²."""
+        return scale_to_integers(as_tensor(self.uniform(stream, counter, count)), high)
+
+
+def scale_to_integers(uniforms: Float[Tensor, "..."], high: Counter) -> Int[Tensor, "..."]:
+    """⌊u · high⌋, kept below `high` where the product rounds up to it."""
+    return (uniforms * high).long().clamp(max=high - 1)
+
+
+def _mix(x: int) -> int:
+    x = (x + GOLDEN) & _MASK
+    x = ((x ^ (x >> 30)) * FIRST) & _MASK
+    x = ((x ^ (x >> 27)) * SECOND) & _MASK
+    return x ^ (x >> 31)

@@ -1,0 +1,25 @@
+"""Importance weights: the only place where a weight is made.
+
+A weight multiplies one sample's term in *every* loss of an update. It is not a priority and not a network parameter.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl.engines import AbstractEngine
+from aes_rl.types import Draw
+
+
+def unbiased(draw: Draw, engine: AbstractEngine, dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
+    """λ_i = 1 / (n · p(i)) (S1): the weighted mean over draws from p is unbiased for the uniform mean."""
+    return engine.unbiased_weights(draw.probabilities_view, draw.size, dtype)
+
+
+def annealed(draw: Draw, exponent: Float[Tensor, "P 1"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
+    """(n · p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritised replay.
+
+    Biased for the uniform mean by design, even at exponent 1, because of the division.
+    """
+    weights = (draw.probabilities * draw.size).pow(-exponent)
+    return (weights / weights.amax(dim=-1, keepdim=True)).to(dtype)
