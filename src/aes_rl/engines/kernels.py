@@ -113,8 +113,19 @@ def _descend(row, offsets, remainder, node):
             _touch(row, first, node)
         for draw in range(node.shape[0]):
             parent = np.uint64(node[draw])
-            child, remainder[draw] = _child(row, first + parent * _FAN_OUT, remainder[draw])
+            start = first + parent * _FAN_OUT
+            child, remainder[draw] = _child(row, start, remainder[draw])
+            if row[start + child] == 0.0:
+                child = _last_with_mass(row, start)
             node[draw] = parent * _FAN_OUT + child
+
+
+@njit(cache=True)
+def _last_with_mass(row, start):
+    for child in range(FAN_OUT - 1, 0, -1):
+        if row[start + np.uint64(child)] > 0.0:
+            return np.uint64(child)
+    return np.uint64(0)
 
 
 @njit(cache=True)
@@ -131,7 +142,7 @@ def _touch(row, first, node):
 def _child(row, start, wanted):
     """The child in which `wanted` ends and what is left of it there: a quarter of the group, then one of its four.
 
-    Past the group's sum, where rounding may lead, it is the last child; the caller bounds the slot by the live ones.
+    Past the group's sum, where rounding may lead, it is the last child, which may be empty.
     """
     one, two = np.uint64(1), np.uint64(2)
     first = _quarter_sum(row, start)

@@ -19,8 +19,10 @@ class BlockTree(AbstractSumTree):
     def __init__(self, members: int, capacity: int, device: torch.device | str, width: int = 128):
         self._width = width
         self._levels: list[Float[Tensor, "P blocks width"]] = []
+        self._nodes: list[int] = []
         nodes = capacity
         while True:
+            self._nodes.append(nodes)
             blocks = -(-nodes // width)
             self._levels.append(torch.zeros(members, blocks, width, dtype=torch.float64, device=device))
             if blocks == 1:
@@ -67,14 +69,13 @@ class BlockTree(AbstractSumTree):
         """The slot in which a fraction of the total mass ends."""
         node = torch.zeros_like(fractions, dtype=torch.int64)
         wanted = fractions * self.totals
-        for level in reversed(self._levels):
+        for level, nodes in zip(reversed(self._levels), reversed(self._nodes), strict=True):
             reached = level[self._member, node].cumsum(dim=-1)
-            # Below the block's own sum, so that rounding never walks past its last mass.
-            wanted = torch.minimum(wanted, torch.nextafter(reached[..., -1], wanted.new_zeros(())))
-            child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1)
+            child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1).clamp(max=self._width - 1)
             before = torch.where(child > 0, reached.gather(-1, (child - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), 0)
             wanted = wanted - before
-            node = node * self._width + child
+            # Rounding may walk past the last mass; the last node that exists is right to within that rounding.
+            node = (node * self._width + child).clamp(max=nodes - 1)
         return node
 
 

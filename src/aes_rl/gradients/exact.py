@@ -1,0 +1,34 @@
+"""The slow, exact way to per-sample gradient norms: one gradient a sample, by `torch.func`. Any layer, any network."""
+
+from collections.abc import Callable, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Loss = Callable[..., Tensor]
+
+
+def squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samples: Tensor) -> Float[Tensor, "B"]:
+    """The squared norm of each sample's gradient of `loss(parameters, *sample)`, a scalar; samples are [B, …]."""
+
+    def squared_norm(*sample: Tensor) -> Tensor:
+        gradients = torch.func.grad(loss)(dict(parameters), *sample)
+        return torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
+
+    result: Tensor = torch.func.vmap(squared_norm)(*samples)
+    return result
+
+
+def population_squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samples: Tensor) -> Float[Tensor, "P B"]:
+    """The same for P members at once: `loss(parameters, *sample)` is [P], parameters and samples [P, …], [P, B, …].
+
+    A member's loss must depend on its own parameters alone, as it does in population layers.
+    """
+
+    def squared_norm(*sample: Tensor) -> Tensor:
+        gradients = torch.func.grad(lambda p, *s: loss(p, *s).sum())(dict(parameters), *sample)
+        return torch.stack([gradient.square().flatten(1).sum(dim=1) for gradient in gradients.values()]).sum(dim=0)
+
+    result: Tensor = torch.func.vmap(squared_norm, in_dims=1, out_dims=1)(*samples)
+    return result

@@ -1,0 +1,147 @@
+"""Per-sample gradient norms as a by-product of the update's own backward pass.
+
+A tap is a leaf of zeros, one number a sample. While a `Taps` is recording, every layer of its network passes its output
+through an identity whose backward hands the tap the layer's share of the sample's squared gradient norm. Autograd adds
+up the layers, so after the ordinary backward the tap's gradient is the squared norm of each sample's gradient of the
+loss that was differentiated. `squared_norms` turns it into d(i) of S2.
+"""
+
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from aes_rl.gradients.norms import CLOSED_FORMS, ClosedForm
+
+Reduction = Literal["mean", "sum"]
+
+
+class Taps:
+    """Reads the per-sample gradient norms of one network. Parameter gradients are bitwise those without it.
+
+    Use it around the forward pass, then differentiate as ever:
+
+        taps = Taps(critic)
+        with taps.recording((batch_size,)) as tap:
+            loss = (weights * (critic(inputs) - targets).square().squeeze(-1)).mean()
+        *gradients, tapped = torch.autograd.grad(loss, [*critic.parameters(), tap])
+        d = squared_norms(tapped, weights)
+
+    Forward passes outside `recording`, such as the critic's inside the actor's loss, cost and count nothing.
+    """
+
+    def __init__(self, network: nn.Module):
+        """Attach to every layer with parameters; raises on the first that has no closed form."""
+        self._names: dict[nn.Module, str] = {}
+        self._seen: set[str] = set()
+        self._tap: Tensor | None = None
+        owners: dict[nn.Parameter, str] = {}
+        layers: list[tuple[nn.Module, ClosedForm]] = []
+        for name, layer in network.named_modules():
+            trained = [p for p in layer.parameters(recurse=False) if p.requires_grad]
+            if not trained:
+                continue
+            if type(layer) not in CLOSED_FORMS:
+                raise TypeError(
+                    f"layer {name!r} is a {type(layer).__name__}, whose per-sample gradient norm has no closed form "
+                    f"here; there is one for {', '.join(kind.__name__ for kind in CLOSED_FORMS)}. "
+                    "Use aes_rl.gradients.exact.squared_norms, or freeze the layer"
+                )
+            for parameter in trained:
+                if parameter in owners:
+                    raise TypeError(
+                        f"layers {owners[parameter]!r} and {name!r} share a parameter, so their norms do not add up; "
+                        "use aes_rl.gradients.exact.squared_norms"
+                    )
+                owners[parameter] = name
+            self._names[layer] = name
+            layers.append((layer, CLOSED_FORMS[type(layer)]))
+        if not owners:
+            raise ValueError("the network has no trained parameter to tap")
+        self._example = next(iter(owners))
+        self._handles = [layer.register_forward_hook(self._hook(form)) for layer, form in layers]
+
+    def recording(self, batch_shape: tuple[int, ...]) -> "_Recording":
+        """A context that gives a fresh tap of that shape, [B] or [P, B], to the forward passes inside it."""
+        return _Recording(self, batch_shape)
+
+    def remove(self) -> None:
+        """Take the hooks off again."""
+        for handle in self._handles:
+            handle.remove()
+
+    def _hook(self, form: ClosedForm) -> Any:
+        def tap_output(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
+            if self._tap is None or not torch.is_grad_enabled():
+                return output
+            name = self._names[layer]
+            inputs = arguments[0]
+            if name in self._seen:
+                raise RuntimeError(f"layer {name!r} was called twice while recording; its two gradients would mix")
+            if inputs.shape[: self._tap.dim()] != self._tap.shape or inputs.dim() != self._rank(layer):
+                raise ValueError(
+                    f"layer {name!r} was fed {tuple(inputs.shape)} while a batch of {tuple(self._tap.shape)} was "
+                    "recorded; per-sample norms need one row a sample and no further axes"
+                )
+            self._seen.add(name)
+            with torch.no_grad():
+                coefficient = form(layer, inputs)
+            tapped: Tensor = _Identity.apply(output, self._tap, coefficient)  # type: ignore[no-untyped-call]
+            return tapped
+
+        return tap_output
+
+    def _rank(self, layer: nn.Module) -> int:
+        assert self._tap is not None
+        features = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
+        return self._tap.dim() + features
+
+
+class _Recording:
+    def __init__(self, taps: Taps, batch_shape: tuple[int, ...]):
+        self._taps = taps
+        self._batch_shape = batch_shape
+
+    def __enter__(self) -> Tensor:
+        example = self._taps._example
+        tap = torch.zeros(self._batch_shape, dtype=example.dtype, device=example.device, requires_grad=True)
+        self._taps._tap = tap
+        self._taps._seen = set()
+        return tap
+
+    def __exit__(self, *_: object) -> None:
+        self._taps._tap = None
+
+
+class _Identity(torch.autograd.Function):
+    """Returns its input, in place; in the backward pass also pays the tap the layer's share."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, tap: Tensor, coefficient: Tensor) -> Tensor:
+        ctx.save_for_backward(coefficient)
+        ctx.batch_rank = tap.dim()
+        ctx.mark_dirty(output)
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
+        (coefficient,) = ctx.saved_tensors
+        squares = gradient.square()
+        if coefficient.dim() == ctx.batch_rank:
+            return gradient, coefficient * squares.flatten(ctx.batch_rank).sum(dim=-1), None
+        return gradient, (coefficient * squares).flatten(ctx.batch_rank).sum(dim=-1), None
+
+
+def squared_norms(
+    tapped: Float[Tensor, "*P B"], weights: Float[Tensor, "*P B"] | None = None, reduction: Reduction = "mean"
+) -> Float[Tensor, "*P B"]:
+    """d(i) of S2, the squared norm of the unweighted gradient of one sample's own loss term.
+
+    `tapped` is the tap's gradient under a loss that sums or averages (over B) each sample's term times its weight; the
+    weight and the average are undone here.
+    """
+    scale = float(tapped.shape[-1]) ** 2 if reduction == "mean" else 1.0
+    return tapped * scale if weights is None else tapped * scale / weights.square()

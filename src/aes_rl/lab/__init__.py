@@ -1,0 +1,1 @@
+"""The laboratory: measurements of what selection does."""

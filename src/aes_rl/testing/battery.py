@@ -1,0 +1,202 @@
+"""What every sampler must do, as functions of a case. Each raises AssertionError with the numbers that are wrong."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+
+from aes_rl.engines import choose
+from aes_rl.testing.history import Case, Life
+from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
+from aes_rl.types import Draw, EngineName, Signals
+from aes_rl.weighting import unbiased
+
+Check = Callable[[Case], None]
+_DRAWS = 20_000
+
+
+def probabilities_are_a_distribution(case: Case) -> None:
+    """Positive on every live slot and summing to one, from the first insertion to beyond the wrap-around."""
+    for life in _stages(case):
+        probabilities = life.sampler.probabilities()
+        assert probabilities.shape == (case.members, len(life.sampler))
+        assert bool((probabilities > 0).all()), f"a live slot has no chance: {probabilities.min()}"
+        assert torch.allclose(probabilities.sum(1), torch.ones(case.members, dtype=torch.float64), atol=1e-12, rtol=0)
+
+
+def draws_stay_among_live_slots(case: Case) -> None:
+    """Never an empty slot, and each draw carries the probability its slot has."""
+    for life in _stages(case):
+        draw = life.draw(512)
+        slots = draw.slots
+        assert int(slots.min()) >= 0
+        assert int(slots.max()) < len(life.sampler), f"slot {int(slots.max())} of {len(life.sampler)} live ones"
+        expected = life.sampler.probabilities().gather(1, slots)
+        assert torch.allclose(draw.probabilities, expected, rtol=1e-9, atol=0)
+
+
+def frequencies_follow_probabilities(case: Case) -> None:
+    """χ² of the observed slots against the reported probabilities, for every member."""
+    for life in _stages(case):
+        probabilities = life.sampler.probabilities()
+        slots = life.draw(_DRAWS).slots
+        for member in range(case.members):
+            chance = frequency_p_value(slots[member], probabilities[member])
+            assert chance > FALSE_ALARM, f"member {member}: frequencies this far off have a chance of {chance}"
+
+
+def weighted_mean_is_unbiased(case: Case) -> None:
+    """The mean of an arbitrary function over draws, weighted by 1/(n·p), is the uniform mean."""
+    engine = choose(case.engine, "cpu")
+    for life in _stages(case):
+        size = len(life.sampler)
+        values = torch.sin(torch.arange(size, dtype=torch.float64) * 7 + 1) * torch.arange(1, size + 1)
+        draw = life.draw(_DRAWS)
+        weighted = values[draw.slots] * unbiased(draw, engine, torch.float64)
+        for member in range(case.members):
+            chance = mean_p_value(weighted[member], float(values.mean()))
+            assert chance > FALSE_ALARM, f"member {member}: a mean this far off has a chance of {chance}"
+
+
+def overwriting_forgets(case: Case) -> None:
+    """A slot just written starts like any other, whatever its old content was worth."""
+    life = _grown(case)
+    first, second = life.insert(), life.insert()
+    masses = life.sampler.distribution.tree.masses
+    for member in range(case.members):
+        one, other = masses[member, int(first[member, 0])], masses[member, int(second[member, 0])]
+        assert one == other, f"member {member}: new slots start at masses {one} and {other}"
+
+
+def late_feedback_is_dropped(case: Case) -> None:
+    """Feedback for a slot overwritten since the draw changes nothing about its new content."""
+    life = _grown(case)
+    draw = life.draw(8 * case.capacity)
+    written = life.insert()
+    before = life.sampler.distribution.tree.masses.clone()
+    life.sampler.feedback(draw, life.signals(draw.slots.shape[1]))
+    after = life.sampler.distribution.tree.masses
+    for member in range(case.members):
+        slot = int(written[member, 0])
+        assert after[member, slot] == before[member, slot], f"member {member}: slot {slot} learned from old content"
+
+
+def repeated_slots_count_in_order(case: Case) -> None:
+    """A slot drawn twice in one batch ends as if its two reports had come one after the other."""
+    together, apart = _grown(case), _grown(case)
+    slots = torch.zeros(case.members, 3, dtype=torch.int64)
+    draw = _draw_of(slots, together)
+    errors = torch.tensor([[5.0, 700.0, 40.0]]).expand(case.members, 3).contiguous()
+    together.sampler.feedback(draw, _report(errors))
+    for position in range(3):
+        one = errors[:, position : position + 1].contiguous()
+        single = _draw_of(slots[:, :1].contiguous(), together, draw)
+        apart.sampler.feedback(single, _report(one))
+    found, expected = together.sampler.probabilities(), apart.sampler.probabilities()
+    assert torch.allclose(found, expected, rtol=1e-9, atol=0), f"{found[:, 0]} in one batch, {expected[:, 0]} in turn"
+
+
+def same_counters_give_same_draws(case: Case) -> None:
+    """Two samplers with the same seeds and history draw the same slots."""
+    one, other = _grown(case), _grown(case)
+    for _ in range(20):
+        assert torch.equal(one.update().slots, other.update().slots)
+
+
+def saved_state_continues(case: Case) -> None:
+    """After saving, loading into a new sampler and going on, the next 100 draws are the same."""
+    life = _grown(case)
+    state = {name: value.clone() for name, value in life.sampler.state_dict().items()}
+    restored = Life(case)
+    restored.sampler.load_state_dict(state)
+    restored.draws, restored.updates = life.draws, life.updates
+    if isinstance(life.draws, torch.Tensor):
+        restored.draws = life.draws.clone()
+    for _ in range(100):
+        life.insert()
+        restored.insert()
+        one, other = life.update(), restored.update()
+        assert torch.equal(one.slots, other.slots)
+        assert torch.equal(one.probabilities, other.probabilities)
+
+
+def members_are_independent(case: Case) -> None:
+    """A member draws the same alone and among others."""
+    together = _grown(case)
+    alone = [_grown(case, seeds=[seed]) for seed in case.seeds()]
+    for _ in range(20):
+        draw = together.update()
+        for member, life in enumerate(alone):
+            own = life.update()
+            assert torch.equal(own.slots[0], draw.slots[member])
+            assert torch.allclose(own.probabilities[0], draw.probabilities[member], rtol=1e-12, atol=0)
+
+
+CHECKS: tuple[Check, ...] = (
+    probabilities_are_a_distribution,
+    draws_stay_among_live_slots,
+    frequencies_follow_probabilities,
+    weighted_mean_is_unbiased,
+    overwriting_forgets,
+    late_feedback_is_dropped,
+    repeated_slots_count_in_order,
+    same_counters_give_same_draws,
+    saved_state_continues,
+    members_are_independent,
+)
+
+
+def check_sampler(
+    config: Any,
+    *,
+    members: Sequence[int] = (1, 3),
+    capacities: Sequence[int] = (1, 7, 64, 1000),
+    engines: Sequence[EngineName] = ("numba", "torch"),
+) -> None:
+    """Run the whole battery on a sampler, given by its configuration; raises AssertionError on the first failure.
+
+    The configuration's rule must be registered in `aes_rl.samplers.registry.RULES`. Statistical checks have a
+    false-alarm rate of one in a million each, and fixed seeds, so a sampler that passes keeps passing.
+    """
+    for engine in engines:
+        for count in members:
+            for capacity in capacities:
+                for check in CHECKS:
+                    check(Case(config, count, capacity, engine))
+
+
+def _stages(case: Case) -> list[Life]:
+    """Lives at size one, half full, just full, and long after the wrap-around."""
+    insertions = sorted({1, (case.capacity + 1) // 2, case.capacity, _beyond(case)})
+    lives = []
+    for count in insertions:
+        life = Life(case)
+        life.insert(max(0, count - 40))
+        life.live(min(count, 40))
+        lives.append(life)
+    return lives
+
+
+def _grown(case: Case, seeds: Sequence[int] | None = None) -> Life:
+    life = Life(case, seeds)
+    life.insert(max(0, _beyond(case) - 40))
+    life.live(40)
+    return life
+
+
+def _beyond(case: Case) -> int:
+    return case.capacity + min(case.capacity, 100) + 3
+
+
+def _report(values: torch.Tensor) -> Signals:
+    return Signals(td_error=values, gradient_norm={"actor": values, "critic": 2 * values})
+
+
+def _draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
+    """A draw of given slots, with the probabilities they have now or had in another draw of the same slot."""
+    model = life.draw(1)
+    probabilities = like.probabilities[:, :1] if like else life.sampler.probabilities().gather(1, slots)
+    probabilities = probabilities[:, : slots.shape[1]].contiguous()
+    if life.sampler.engine.name == "numba":
+        return Draw(slots.numpy(), probabilities.numpy(), model.size, model.clock)
+    return Draw(slots, probabilities, model.size, model.clock)

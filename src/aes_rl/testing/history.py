@@ -1,0 +1,84 @@
+"""Samplers driven through a random but repeatable life: insertions, draws, feedback, forgetting."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import Draw, EngineName, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sampler in one setting."""
+
+    config: Any
+    members: int = 1
+    capacity: int = 64
+    engine: EngineName = "numba"
+
+    def seeds(self) -> tuple[int, ...]:
+        """One seed a member."""
+        return tuple(range(1, self.members + 1))
+
+
+class Life:
+    """A sampler with its random numbers and a made-up learner.
+
+    The signal of a draw depends on the member's seed, the update and the position in the batch, and on nothing else, so
+    two lives with the same seeds see the same signals.
+    """
+
+    def __init__(self, case: Case, seeds: Sequence[int] | None = None, total_updates: int = 1000):
+        self.seeds = case.seeds() if seeds is None else tuple(seeds)
+        self.sampler = Sampler(
+            [case.config] * len(self.seeds), capacity=case.capacity, total_updates=total_updates, engine=case.engine
+        )
+        self.streams = Streams(self.seeds, self.sampler.engine)
+        self.draws = self.sampler.engine.counter()
+        self.updates = 0
+
+    def insert(self, count: int = 1) -> Any:
+        """Write `count` transitions, one at a time; the slots of the last."""
+        slots = None
+        for _ in range(count):
+            slots = self.sampler.place(self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2))
+        return slots
+
+    def draw(self, batch: int) -> Draw:
+        """Draw a batch and move the clock."""
+        draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch))
+        self.draws += 1
+        return draw
+
+    def update(self, batch: int = 8) -> Draw:
+        """Draw, report made-up signals, advance."""
+        draw = self.draw(batch)
+        self.updates += 1
+        self.sampler.feedback(draw, self.signals(draw.slots.shape[1]))
+        if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
+            self.sampler.observe_all(self._numbers(len(self.sampler)))
+        self.sampler.advance(self.updates)
+        return draw
+
+    def live(self, insertions: int, updates_each: int = 1) -> None:
+        """Some insertions with updates after each, as a training run has them."""
+        for _ in range(insertions):
+            self.insert()
+            for _ in range(updates_each):
+                self.update()
+
+    def signals(self, batch: int) -> Signals:
+        """Made-up signals of very different sizes, for every kind of rule."""
+        numbers = self._numbers(batch)
+        return Signals(td_error=numbers.sqrt(), gradient_norm={"actor": numbers, "critic": 3 * numbers})
+
+    def _numbers(self, count: int) -> Float[Tensor, "P count"]:
+        generators = [torch.Generator().manual_seed(1_000_003 * seed + self.updates) for seed in self.seeds]
+        rows = [torch.rand(count, generator=generator, dtype=torch.float64) for generator in generators]
+        return (12 * torch.stack(rows) - 2).exp()

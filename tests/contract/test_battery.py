@@ -1,0 +1,36 @@
+"""The contract battery on every registered sampler, both engines."""
+
+import pytest
+
+from aes_rl import Adaptive, FullInformation, Naive, Prioritized, Uniform
+from aes_rl.samplers import RULES
+from aes_rl.testing import CHECKS, Case, check_sampler
+
+CONFIGS = {
+    "uniform": Uniform(),
+    "uniform, uniform overwriting": Uniform(overwrite="uniform"),
+    "prioritized": Prioritized(),
+    "prioritized, adaptive overwriting": Prioritized(overwrite="adaptive"),
+    "adaptive": Adaptive(forget_every=7),
+    "adaptive, hard": Adaptive(floor=0.1, nu=10.0, retention=0.0, forget_every=11),
+    "adaptive, annealed": Adaptive(retention=0.8, retention_end=0.2, forget_every=5, networks=("actor",)),
+    "naive": Naive(updates_per_epoch=10),
+    "full-information": FullInformation(),
+}
+
+
+def test_every_registered_sampler_has_a_row() -> None:
+    assert {rule.config_type for rule in RULES.values()} == {type(config) for config in CONFIGS.values()}
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("capacity", [1, 7, 64, 1000])
+@pytest.mark.parametrize("members", [1, 3])
+@pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
+def test_contract(config, members, capacity, engine, check) -> None:
+    check(Case(config, members, capacity, engine))
+
+
+def test_check_sampler_runs_the_battery_for_users() -> None:
+    check_sampler(Adaptive(), members=[1], capacities=[7], engines=["numba"])
