@@ -11,9 +11,10 @@ Loss = Callable[..., Tensor]
 
 def squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samples: Tensor) -> Float[Tensor, "B"]:
     """The squared norm of each sample's gradient of `loss(parameters, *sample)`, a scalar; samples are [B, …]."""
+    fixed = {name: value.detach() for name, value in parameters.items()}
 
     def squared_norm(*sample: Tensor) -> Tensor:
-        gradients = torch.func.grad(loss)(dict(parameters), *sample)
+        gradients = torch.func.grad(loss)(fixed, *sample)
         return torch.stack([gradient.square().sum() for gradient in gradients.values()]).sum()
 
     result: Tensor = torch.func.vmap(squared_norm)(*samples)
@@ -25,9 +26,10 @@ def population_squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samp
 
     A member's loss must depend on its own parameters alone, as it does in population layers.
     """
+    fixed = {name: value.detach() for name, value in parameters.items()}
 
     def squared_norm(*sample: Tensor) -> Tensor:
-        gradients = torch.func.grad(lambda p, *s: loss(p, *s).sum())(dict(parameters), *sample)
+        gradients = torch.func.grad(lambda p, *s: loss(p, *s).sum())(fixed, *sample)
         return torch.stack([gradient.square().flatten(1).sum(dim=1) for gradient in gradients.values()]).sum(dim=0)
 
     result: Tensor = torch.func.vmap(squared_norm, in_dims=1, out_dims=1)(*samples)

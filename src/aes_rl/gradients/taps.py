@@ -6,6 +6,8 @@ up the layers, so after the ordinary backward the tap's gradient is the squared 
 loss that was differentiated. `squared_norms` turns it into d(i) of S2.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal
 
 import torch
@@ -24,7 +26,8 @@ class Taps:
     Use it around the forward pass, then differentiate as ever:
 
         taps = Taps(critic)
-        with taps.recording((batch_size,)) as tap:
+        tap = taps.tap((batch_size,))
+        with taps.recording(tap):
             loss = (weights * (critic(inputs) - targets).square().squeeze(-1)).mean()
         *gradients, tapped = torch.autograd.grad(loss, [*critic.parameters(), tap])
         d = squared_norms(tapped, weights)
@@ -34,11 +37,10 @@ class Taps:
 
     def __init__(self, network: nn.Module):
         """Attach to every layer with parameters; raises on the first that has no closed form."""
-        self._names: dict[nn.Module, str] = {}
         self._seen: set[str] = set()
         self._tap: Tensor | None = None
         owners: dict[nn.Parameter, str] = {}
-        layers: list[tuple[nn.Module, ClosedForm]] = []
+        layers: list[tuple[str, nn.Module]] = []
         for name, layer in network.named_modules():
             trained = [p for p in layer.parameters(recurse=False) if p.requires_grad]
             if not trained:
@@ -56,27 +58,37 @@ class Taps:
                         "use aes_rl.gradients.exact.squared_norms"
                     )
                 owners[parameter] = name
-            self._names[layer] = name
-            layers.append((layer, CLOSED_FORMS[type(layer)]))
+            layers.append((name, layer))
         if not owners:
             raise ValueError("the network has no trained parameter to tap")
         self._example = next(iter(owners))
-        self._handles = [layer.register_forward_hook(self._hook(form)) for layer, form in layers]
+        self._handles = [
+            layer.register_forward_hook(self._hook(name, CLOSED_FORMS[type(layer)])) for name, layer in layers
+        ]
 
-    def recording(self, batch_shape: tuple[int, ...]) -> "_Recording":
-        """A context that gives a fresh tap of that shape, [B] or [P, B], to the forward passes inside it."""
-        return _Recording(self, batch_shape)
+    def tap(self, batch_shape: tuple[int, ...]) -> Tensor:
+        """A leaf of zeros, one number a sample: [B], or [P, B] for population layers. One for every forward pass."""
+        return torch.zeros(batch_shape, dtype=self._example.dtype, device=self._example.device, requires_grad=True)
+
+    @contextmanager
+    def recording(self, tap: Tensor) -> Iterator[None]:
+        """Connect the forward passes inside to a tap."""
+        self._tap = tap
+        self._seen = set()
+        try:
+            yield
+        finally:
+            self._tap = None
 
     def remove(self) -> None:
         """Take the hooks off again."""
         for handle in self._handles:
             handle.remove()
 
-    def _hook(self, form: ClosedForm) -> Any:
+    def _hook(self, name: str, form: ClosedForm) -> Any:
         def tap_output(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if self._tap is None or not torch.is_grad_enabled():
                 return output
-            name = self._names[layer]
             inputs = arguments[0]
             if name in self._seen:
                 raise RuntimeError(f"layer {name!r} was called twice while recording; its two gradients would mix")
@@ -97,22 +109,6 @@ class Taps:
         assert self._tap is not None
         features = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
         return self._tap.dim() + features
-
-
-class _Recording:
-    def __init__(self, taps: Taps, batch_shape: tuple[int, ...]):
-        self._taps = taps
-        self._batch_shape = batch_shape
-
-    def __enter__(self) -> Tensor:
-        example = self._taps._example
-        tap = torch.zeros(self._batch_shape, dtype=example.dtype, device=example.device, requires_grad=True)
-        self._taps._tap = tap
-        self._taps._seen = set()
-        return tap
-
-    def __exit__(self, *_: object) -> None:
-        self._taps._tap = None
 
 
 class _Identity(torch.autograd.Function):

@@ -29,7 +29,6 @@ class BlockTree(AbstractSumTree):
                 break
             nodes = blocks
         self.masses = self._levels[0].view(members, -1)[:, :capacity]
-        self._member = torch.arange(members, device=device).unsqueeze(-1)
 
     @property
     @override
@@ -38,13 +37,12 @@ class BlockTree(AbstractSumTree):
 
     @override
     def write(self, members: slice, slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> None:
-        member = self._member[members]
         nodes, values = slots, _last_of_repeated(slots, masses)
-        for level, above in zip(self._levels, [*self._levels[1:], None], strict=True):
-            blocks = nodes // self._width
-            level[member, blocks, nodes % self._width] = values
-            if above is not None:
-                nodes, values = blocks, level[member, blocks].sum(dim=-1)
+        for depth, level in enumerate(self._levels):
+            level.view(level.shape[0], -1)[members].scatter_(1, nodes, values)
+            if depth + 1 < len(self._levels):
+                nodes = nodes // self._width
+                values = _rows(level[members], nodes).sum(dim=-1)
 
     @override
     def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
@@ -70,13 +68,20 @@ class BlockTree(AbstractSumTree):
         node = torch.zeros_like(fractions, dtype=torch.int64)
         wanted = fractions * self.totals
         for level, nodes in zip(reversed(self._levels), reversed(self._nodes), strict=True):
-            reached = level[self._member, node].cumsum(dim=-1)
+            reached = _rows(level, node).cumsum(dim=-1)
             child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1).clamp(max=self._width - 1)
             before = torch.where(child > 0, reached.gather(-1, (child - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), 0)
             wanted = wanted - before
             # Rounding may walk past the last mass; the last node that exists is right to within that rounding.
             node = (node * self._width + child).clamp(max=nodes - 1)
         return node
+
+
+def _rows(level: Float[Tensor, "p blocks width"], blocks: Int[Tensor, "p B"]) -> Float[Tensor, "p B width"]:
+    """The blocks of each member at some positions."""
+    members, count, width = level.shape
+    first = torch.arange(0, members * count, count, device=level.device).unsqueeze(-1)
+    return level.reshape(members * count, width).index_select(0, (first + blocks).view(-1)).view(*blocks.shape, width)
 
 
 def _last_of_repeated(slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:

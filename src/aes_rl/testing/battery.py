@@ -1,18 +1,19 @@
 """What every sampler must do, as functions of a case. Each raises AssertionError with the numbers that are wrong."""
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 import torch
 
 from aes_rl.engines import choose
-from aes_rl.testing.history import Case, Life
+from aes_rl.testing.history import Case, Life, Memory
 from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
 from aes_rl.types import Draw, EngineName, Signals
 from aes_rl.weighting import unbiased
 
 Check = Callable[[Case], None]
-_DRAWS = 20_000
+_DRAWS = 10_000
 
 
 def probabilities_are_a_distribution(case: Case) -> None:
@@ -105,13 +106,8 @@ def same_counters_give_same_draws(case: Case) -> None:
 
 def saved_state_continues(case: Case) -> None:
     """After saving, loading into a new sampler and going on, the next 100 draws are the same."""
-    life = _grown(case)
-    state = {name: value.clone() for name, value in life.sampler.state_dict().items()}
-    restored = Life(case)
-    restored.sampler.load_state_dict(state)
-    restored.draws, restored.updates = life.draws, life.updates
-    if isinstance(life.draws, torch.Tensor):
-        restored.draws = life.draws.clone()
+    life, restored = _grown(case), Life(case)
+    restored.load(life.save())
     for _ in range(100):
         life.insert()
         restored.insert()
@@ -167,21 +163,30 @@ def check_sampler(
 
 def _stages(case: Case) -> list[Life]:
     """Lives at size one, half full, just full, and long after the wrap-around."""
-    insertions = sorted({1, (case.capacity + 1) // 2, case.capacity, _beyond(case)})
-    lives = []
-    for count in insertions:
-        life = Life(case)
-        life.insert(max(0, count - 40))
-        life.live(min(count, 40))
-        lives.append(life)
-    return lives
+    return [
+        _life(case, count, case.seeds())
+        for count in sorted({1, (case.capacity + 1) // 2, case.capacity, _beyond(case)})
+    ]
 
 
 def _grown(case: Case, seeds: Sequence[int] | None = None) -> Life:
+    """A life long after the wrap-around."""
+    return _life(case, _beyond(case), case.seeds() if seeds is None else tuple(seeds))
+
+
+def _life(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
     life = Life(case, seeds)
-    life.insert(max(0, _beyond(case) - 40))
-    life.live(40)
+    life.load(_lived(case, insertions, seeds))
     return life
+
+
+@lru_cache(maxsize=8)
+def _lived(case: Case, insertions: int, seeds: tuple[int, ...]) -> Memory:
+    """How a life stands after some insertions, the last forty with an update each; many checks start from here."""
+    life = Life(case, seeds)
+    life.insert(max(0, insertions - 40))
+    life.live(min(insertions, 40))
+    return life.save()
 
 
 def _beyond(case: Case) -> int:

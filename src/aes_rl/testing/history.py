@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -27,6 +27,14 @@ class Case:
         return tuple(range(1, self.members + 1))
 
 
+class Memory(NamedTuple):
+    """A life at one moment."""
+
+    state: dict[str, Tensor]
+    draws: int
+    updates: int
+
+
 class Life:
     """A sampler with its random numbers and a made-up learner.
 
@@ -42,6 +50,17 @@ class Life:
         self.streams = Streams(self.seeds, self.sampler.engine)
         self.draws = self.sampler.engine.counter()
         self.updates = 0
+
+    def save(self) -> Memory:
+        """All that the rest of this life depends on."""
+        state = {name: value.clone() for name, value in self.sampler.state_dict().items()}
+        return Memory(state, int(self.draws), self.updates)
+
+    def load(self, memory: Memory) -> None:
+        """Go on from there."""
+        self.sampler.load_state_dict(memory.state)
+        self.draws = self.sampler.engine.counter() + memory.draws
+        self.updates = memory.updates
 
     def insert(self, count: int = 1) -> Any:
         """Write `count` transitions, one at a time; the slots of the last."""

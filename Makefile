@@ -1,0 +1,45 @@
+# Everything runs in .venv, made on first use. `make help` lists the targets.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: help setup test check docs bench-replay clean
+
+help: ## List the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
+
+# torch first and by its exact version: a looser request takes a build with gigabytes of CUDA libraries.
+.venv/torch: constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --upgrade pip
+	$(BIN)/pip install --quiet $$(grep '^torch==' constraints.txt)
+	@touch $@
+
+.venv/dev: .venv/torch pyproject.toml
+	$(PIP) --editable '.[dev,docs]'
+	@touch $@
+
+.venv/bench: .venv/torch pyproject.toml
+	$(PIP) --editable '.[bench]'
+	@touch $@
+
+setup: .venv/dev ## Make .venv and install the package with the development extras
+
+test: check ## Install, lint, type-check, build the documentation and run the tests
+	$(BIN)/python -m pytest -n 2 --quiet
+
+check: setup ## Lint, formatting, types and documentation
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+
+docs: setup ## Serve the documentation at http://127.0.0.1:8000
+	$(BIN)/mkdocs serve
+
+bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Baselines3; several minutes
+	$(BIN)/python benchmarks/replay.py
+
+clean: ## Remove .venv and caches
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,98 @@
+"""The buffer as a whole: what is stored comes back, and a saved buffer goes on as if nothing had happened."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
+
+TWO = (Adaptive(), Prioritized())
+
+
+def make_replay(configs=TWO, capacity=20, engine="numba", **options):
+    sizes = {"observation_size": 3, "action_size": 2} | options
+    return Replay(
+        list(configs), capacity=capacity, seeds=range(len(configs)), total_updates=100, engine=engine, **sizes
+    )
+
+
+def numbered(members, number, observation_size=3, action_size=2):
+    """A transition whose every field says which it is."""
+    base = number + torch.arange(members, dtype=torch.float32) / 10
+    return Transition(
+        base[:, None].expand(members, observation_size) + 0.01,
+        base[:, None].expand(members, action_size) + 0.02,
+        base + 0.03,
+        base[:, None].expand(members, observation_size) + 0.04,
+        torch.full((members,), float(number % 2)),
+    )
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+@given(
+    members=st.integers(1, 3),
+    capacity=st.integers(1, 9),
+    observation_size=st.integers(1, 40),
+    action_size=st.integers(1, 20),
+    insertions=st.integers(1, 25),
+)
+@settings(max_examples=25, deadline=None)
+def test_a_batch_holds_what_was_stored(engine, members, capacity, observation_size, action_size, insertions) -> None:
+    sizes = {"observation_size": observation_size, "action_size": action_size}
+    replay = make_replay([Uniform()] * members, capacity, engine, **sizes)
+    for number in range(insertions):
+        replay.add(numbered(members, number, **sizes))
+    assert len(replay) == min(insertions, capacity)
+    batch, draw, weights = replay.sample(50)
+    assert torch.allclose(weights, torch.ones(members, 50))
+    numbers = (batch.reward - 0.03 - torch.arange(members).unsqueeze(1) / 10).round()
+    for member in range(members):
+        for position in range(50):
+            number = int(numbers[member, position])
+            assert number % capacity == int(draw.slots[member, position])
+            assert insertions - capacity <= number < insertions
+            expected = numbered(members, number, **sizes)
+            for name in Transition._fields:
+                stored = getattr(batch, name)[member, position]
+                assert torch.equal(stored, getattr(expected, name)[member]), name
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_saved_replay_continues(engine, dtype, tmp_path) -> None:
+    def run(replay, numbers):
+        samples = []
+        for number in numbers:
+            replay.add(Transition(*(field.to(dtype) for field in numbered(2, number))))
+            batch, draw, weights = replay.sample(6)
+            replay.feedback(draw, Signals(td_error=batch.reward, gradient_norm={"critic": batch.reward.square()}))
+            replay.advance(number + 1)
+            samples.append((batch.rows, draw.slots, draw.probabilities, weights))
+        return samples
+
+    replay = make_replay(engine=engine, dtype=dtype)
+    run(replay, range(33))
+    torch.save(replay.state_dict(), tmp_path / "replay.pt")
+    expected = run(replay, range(33, 133))
+    restored = make_replay(engine=engine, dtype=dtype)
+    restored.load_state_dict(torch.load(tmp_path / "replay.pt", weights_only=True))
+    for one, other in zip(expected, run(restored, range(33, 133)), strict=True):
+        assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
+    assert expected[0][3].dtype == dtype
+
+
+def test_a_state_moves_between_engines() -> None:
+    """A run saved on the CPU goes on with tensor operations, as it would on a GPU."""
+    replay, other = make_replay(engine="numba"), make_replay(engine="torch")
+    for number in range(30):
+        replay.add(numbered(2, number))
+    other.load_state_dict(replay.state_dict())
+    assert torch.equal(replay.sample(40).draw.slots, other.sample(40).draw.slots)
+
+
+def test_batch_fields_are_views() -> None:
+    replay = make_replay()
+    replay.add(numbered(2, 0))
+    batch = replay.sample(4).batch
+    assert batch.observation.untyped_storage().data_ptr() == batch.rows.untyped_storage().data_ptr()
