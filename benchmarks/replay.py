@@ -26,6 +26,8 @@ from aes_rl import Adaptive, Replay, Signals, Transition
 
 OBSERVATION, ACTION, BATCH = 17, 6, 256
 """HalfCheetah's sizes and SAC's batch."""
+RESULT = Path(__file__).parent / "results" / "replay.json"
+README = Path(__file__).parent.parent / "README.md"
 Cycle = Callable[[], object]
 
 
@@ -34,7 +36,7 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=1_000_000, help="slots of the comparison with the peers")
     parser.add_argument("--rounds", type=int, default=60, help="turns of every contestant")
     parser.add_argument("--cycles", type=int, default=100, help="cycles a turn")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results" / "replay.json")
+    parser.add_argument("--output", type=Path, default=RESULT)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -74,6 +76,21 @@ def main() -> None:
         | {"python": platform.python_version()},
     }
     arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.output == RESULT:
+        README.write_text(with_figures(README.read_text(), result))
+
+
+def with_figures(text: str, result: dict[str, object]) -> str:
+    """The README with its table between the markers made from a result."""
+    rows = [
+        ("faster than the best prioritised peer", f"{result['speedup_vs_best_prioritized_peer']:.1f}×"),
+        ("faster than Stable-Baselines3's uniform buffer", f"{result['speedup_vs_sb3_uniform']:.1f}×"),
+        ("growth from ten thousand to ten million slots", f"{result['growth_10k_to_10m']:.1f}×"),
+        ("bytes a slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
+    ]
+    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+    start, end = "<!-- replay-figures -->\n", "\n<!-- /replay-figures -->"
+    return text[: text.index(start) + len(start)] + table + text[text.index(end) :]
 
 
 def take_turns(contestants: dict[str, Cycle], rounds: int, cycles: int) -> dict[str, list[float]]:

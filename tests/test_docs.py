@@ -1,0 +1,44 @@
+"""Documentation that runs, and pages that keep up with the code."""
+
+import re
+from dataclasses import fields
+from pathlib import Path
+
+import pytest
+
+from aes_rl.samplers import RULES
+
+ROOT = Path(__file__).parent.parent
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+BLOCKS = [
+    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_code_in_the_documentation_runs(block) -> None:
+    exec(compile(block, "documentation", "exec"), {})
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_every_sampler_has_a_page_with_all_its_options(name) -> None:
+    text = (ROOT / "docs" / "samplers" / f"{name}.md").read_text()
+    rows = dict(re.findall(r"^\| `(\w+)` \| `?\"?([^`\"|]*?)\"?`? \|", text, re.MULTILINE))
+    expected = {field.name: str(field.default) for field in fields(RULES[name].config_type)}
+    assert {option: _number(default) for option, default in rows.items()} == {
+        option: _number(default) for option, default in expected.items()
+    }
+
+
+def test_navigation_lists_every_page() -> None:
+    listed = set(re.findall(r": (\S+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
+    assert listed == {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")}
+
+
+def _number(text: str) -> str | float:
+    try:
+        return float(text)
+    except ValueError:
+        return text
