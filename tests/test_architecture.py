@@ -14,10 +14,18 @@ LAYERS = [
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},
-    {"lab", "testing"},
+    {"lab", "testing", "agents"},
+    {"training"},
 ]
 """A part may import parts of its own layer and of the layers before it, but for the pairs below."""
-FORBIDDEN = {("samplers", "replay"), ("samplers", "gradients"), ("gradients", "samplers"), ("gradients", "replay")}
+FORBIDDEN = {
+    ("samplers", "replay"),
+    ("samplers", "gradients"),
+    ("gradients", "samplers"),
+    ("gradients", "replay"),
+    ("agents", "samplers"),
+    ("agents", "replay"),
+}
 
 
 def part_of(path: Path) -> str:

@@ -23,6 +23,18 @@ class Stream(IntEnum):
 
     DRAW = 0
     PLACE = 1
+    PARAMETERS = 2
+    """Initial network parameters; the counter is the layer."""
+    WARM_UP = 3
+    """Uniform actions before the first update; the counter is the environment step."""
+    EXPLORE = 4
+    """Action noise while training; the counter is the environment step."""
+    UPDATE = 5
+    """Action noise inside an update; the counter is the update."""
+    EPISODE = 6
+    """Seeds of training environments."""
+    EVALUATION = 7
+    """Seeds of test episodes; the counter is the evaluation."""
 
 
 class Streams:
@@ -33,6 +45,15 @@ class Streams:
         self._engine = engine
         keys = [[as_int64(_mix(_mix(seed) ^ stream)) for seed in self.seeds] for stream in Stream]
         self._keys = [engine.view(torch.tensor(of_stream, device=engine.device)) for of_stream in keys]
+
+    @property
+    def device(self) -> torch.device:
+        """Where the numbers are made."""
+        return self._engine.device
+
+    def counter(self, value: int) -> Counter:
+        """A clock at some value, in the engine's form."""
+        return self._engine.counter() + value
 
     def uniform(self, stream: Stream, counter: Counter, count: int) -> View:
         """[P, count] float64 numbers strictly between 0 and 1, symmetric about a half, with 52 random bits.

@@ -1,0 +1,154 @@
+"""Deep deterministic policy gradient (Lillicrap et al., 2015), as the paper describes it: no batch normalisation."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks
+from aes_rl.agents.agent import (
+    AbstractAgent,
+    Learner,
+    Update,
+    copy_of,
+    follow,
+    norms_of,
+    optimiser_state,
+    prepare,
+    weighted,
+)
+from aes_rl.agents.networks import LateActionCritic, initialise, perceptron
+from aes_rl.streams import Streams
+from aes_rl.types import Signal, Signals
+
+
+@dataclass(frozen=True)
+class DDPG:
+    """Deep deterministic policy gradient."""
+
+    hidden: tuple[int, int] = (400, 300)
+    """Units of the two hidden layers; the action joins the critic after the first."""
+    actor_learning_rate: float = 1e-4
+    """Adam's step for the actor."""
+    critic_learning_rate: float = 1e-3
+    """Adam's step for the critic."""
+    critic_weight_decay: float = 1e-2
+    """L2 penalty on the critic's parameters; not part of the signal."""
+    discount: float = 0.99
+    """γ."""
+    target_rate: float = 0.001
+    """How far the target networks move each update."""
+    noise_pull: float = 0.15
+    """θ of the Ornstein–Uhlenbeck exploration noise."""
+    noise_scale: float = 0.2
+    """σ of the Ornstein–Uhlenbeck exploration noise."""
+    last_layer_bound: float = 3e-3
+    """Bound of the uniform initial parameters of both last layers."""
+    batch_size: int = 64
+    """|Ψ|: draws an update."""
+    warm_up_steps: int = 1000
+    """Environment steps with uniform actions before the first update."""
+
+    def __post_init__(self) -> None:
+        checks.fraction("discount", self.discount)
+        checks.fraction("target_rate", self.target_rate)
+        checks.count("batch_size", self.batch_size)
+        checks.count("warm_up_steps", self.warm_up_steps)
+
+
+class DDPGAgent(AbstractAgent):
+    """P deterministic actors and critics with slowly following copies of both."""
+
+    config_type: ClassVar = DDPG
+
+    def __init__(self, config: DDPG, observation_size: int, action_size: int, streams: Streams):
+        members = len(streams.seeds)
+        self.config = config
+        sizes = (observation_size, *config.hidden, action_size)
+        critic_sizes = (members, observation_size, action_size, config.hidden)
+        self.actor, self.target_actor = perceptron(members, sizes), perceptron(members, sizes)
+        self.critic, self.target_critic = LateActionCritic(*critic_sizes), LateActionCritic(*critic_sizes)
+        for network in (self.actor, self.target_actor, self.critic, self.target_critic):
+            network.to(streams.device)
+        next_layer = initialise(self.actor, streams, 0, config.last_layer_bound)
+        initialise(self.critic, streams, next_layer, config.last_layer_bound)
+        self._actor, self._critic = Learner(self.actor), Learner(self.critic)
+        self._targets = copy_of(self.actor, self.target_actor) + copy_of(self.critic, self.target_critic)
+        self._trained = self._actor.parameters + self._critic.parameters
+        self._optimiser = torch.optim.Adam(
+            [
+                {"params": self._actor.parameters, "lr": config.actor_learning_rate},
+                {
+                    "params": self._critic.parameters,
+                    "lr": config.critic_learning_rate,
+                    "weight_decay": config.critic_weight_decay,
+                },
+            ],
+            fused=True,
+        )
+        prepare(self._optimiser)
+        self._noise = torch.zeros(members, action_size, device=streams.device)
+
+    @override
+    def noise_size(self, batch_size: int) -> int:
+        return 0
+
+    @override
+    @torch.no_grad()
+    def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
+        self._noise += self.config.noise_scale * noise - self.config.noise_pull * self._noise
+        return (self.act_greedily(observation.unsqueeze(1)).squeeze(1) + self._noise).clamp(-1, 1)
+
+    @override
+    @torch.no_grad()
+    def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
+        return torch.tanh(self.actor(observation))
+
+    @override
+    def end_episode(self, ended: Float[Tensor, "P"]) -> None:
+        self._noise *= (1 - ended).unsqueeze(-1)
+
+    @override
+    def update(self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], needs: Signal) -> Update:
+        del noise
+        wants_norms = Signal.GRADIENT_NORM in needs
+        with torch.no_grad():
+            next_action = torch.tanh(self.target_actor(batch.next_observation))
+            next_value = self.target_critic(batch.next_observation, next_action)
+            target = batch.reward + self.config.discount * (1 - batch.terminated) * next_value
+
+        with self._critic.record(weights.shape, wants_norms):
+            error = self.critic(batch.observation, batch.action) - target
+        critic_loss = weighted(error.square(), weights)
+
+        with self._actor.record(weights.shape, wants_norms):
+            action = torch.tanh(self.actor(batch.observation))
+        actor_loss = weighted(-self.critic(batch.observation, action), weights)
+
+        critic_tap = self._critic.differentiate(critic_loss.sum())
+        actor_tap = self._actor.differentiate(actor_loss.sum())
+        self._optimiser.step()
+        follow(self._targets, self._trained, self.config.target_rate)
+
+        norms = {}
+        if wants_norms:
+            norms = {"actor": norms_of(actor_tap, weights), "critic": norms_of(critic_tap, weights)}
+        losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
+        return Update(losses, Signals(error.detach().abs(), norms))
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        state = {f"{name}.{key}": value for name, value_of in self._networks() for key, value in value_of.items()}
+        return state | {"noise": self._noise}
+
+    def _networks(self) -> list[tuple[str, dict[str, Tensor]]]:
+        return [
+            ("actor", self.actor.state_dict()),
+            ("critic", self.critic.state_dict()),
+            ("target_actor", self.target_actor.state_dict()),
+            ("target_critic", self.target_critic.state_dict()),
+            ("optimiser", optimiser_state(self._optimiser, self._trained)),
+        ]

@@ -1,0 +1,69 @@
+"""Networks of P members, with initial parameters that depend on each member's seed alone."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aes_rl.layers import PopulationLinear
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import as_tensor
+
+
+def perceptron(members: int, sizes: Sequence[int]) -> nn.Sequential:
+    """Linear layers of those sizes with ReLU between them; the last is linear."""
+    layers: list[nn.Module] = []
+    for inputs, outputs in pairwise(sizes):
+        layers += [PopulationLinear(members, inputs, outputs), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers[:-1])
+
+
+class LateActionCritic(nn.Module):
+    """DDPG's critic: the action joins after the first hidden layer."""
+
+    def __init__(self, members: int, observation_size: int, action_size: int, hidden: tuple[int, int]):
+        super().__init__()
+        self.first = PopulationLinear(members, observation_size, hidden[0])
+        self.second = PopulationLinear(members, hidden[0] + action_size, hidden[1])
+        self.last = PopulationLinear(members, hidden[1], 1)
+
+    def forward(self, observation: Float[Tensor, "P B O"], action: Float[Tensor, "P B A"]) -> Float[Tensor, "P B"]:
+        """The value of each action."""
+        features = torch.cat([torch.relu(self.first(observation)), action], dim=-1)
+        value: Tensor = self.last(torch.relu(self.second(features)))
+        return value.squeeze(-1)
+
+
+class TwinCritic(nn.Module):
+    """Two critics a member as one network of 2P members; critic k of member p is number 2p + k."""
+
+    def __init__(self, members: int, observation_size: int, action_size: int, hidden: Sequence[int]):
+        super().__init__()
+        self.body = perceptron(2 * members, [observation_size + action_size, *hidden, 1])
+
+    def forward(self, observation: Float[Tensor, "P B O"], action: Float[Tensor, "P B A"]) -> Float[Tensor, "P 2 B"]:
+        """The value of each action by both critics."""
+        inputs = torch.cat([observation, action], dim=-1).repeat_interleave(2, dim=0)
+        value: Tensor = self.body(inputs)
+        return value.view(-1, 2, observation.shape[1])
+
+
+def initialise(network: nn.Module, streams: Streams, first_layer: int, last_bound: float | None = None) -> int:
+    """Uniform within ±1/√fan-in, the last layer within ±`last_bound` if given; the number of the next layer.
+
+    A member's numbers depend on its seed and on the layer's number, not on who else is in the population.
+    """
+    layers = [layer for layer in network.modules() if isinstance(layer, PopulationLinear)]
+    for number, layer in enumerate(layers):
+        bound = 1 / math.sqrt(layer.weight.shape[1])
+        if last_bound is not None and number == len(layers) - 1:
+            bound = last_bound
+        parameters = list(layer.parameters())
+        counts = [parameter.numel() // len(streams.seeds) for parameter in parameters]
+        uniforms = as_tensor(streams.uniform(Stream.PARAMETERS, streams.counter(first_layer + number), sum(counts)))
+        for parameter, part in zip(parameters, torch.split(uniforms, counts, dim=1), strict=True):
+            parameter.data.copy_((2 * part - 1).mul_(bound).reshape(parameter.shape))
+    return first_layer + len(layers)
