@@ -1,0 +1,117 @@
+"""What a training run is: one frozen dataclass, every field documented once; the command line is made from it."""
+
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any, Literal
+
+from aes_rl import checks
+from aes_rl.agents import DDPG, SAC
+from aes_rl.samplers.registry import RULES
+from aes_rl.types import Signal
+
+PAPER_TASKS = (
+    "InvertedPendulum-v5",
+    "InvertedDoublePendulum-v5",
+    "Reacher-v5",
+    "Hopper-v5",
+    "HalfCheetah-v5",
+    "Walker2d-v5",
+    "Ant-v5",
+    "Humanoid-v5",
+)
+TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
+"""Samplers that learn from draws; full information would need every slot's gradient after every update."""
+
+SamplerOptions: Any = make_dataclass(
+    "SamplerOptions",
+    [
+        (name.replace("-", "_"), RULES[name].config_type, field(default_factory=RULES[name].config_type))
+        for name in TRAINABLE
+    ],
+    frozen=True,
+)
+"""One field a registered sampler: its options."""
+
+
+@dataclass(frozen=True)
+class Training:
+    """A training run: samplers × seeds, every combination one member of a population."""
+
+    task: str = "HalfCheetah-v5"
+    """A Gymnasium task with vector observations and actions; the paper's eight are InvertedPendulum,
+    InvertedDoublePendulum, Reacher, Hopper, HalfCheetah, Walker2d, Ant and Humanoid (v5)."""
+    agent: Literal["sac", "ddpg"] = "sac"
+    """Which learner; its options are below under its name."""
+    samplers: tuple[str, ...] = ("adaptive",)
+    """Which samplers to compare, by name: uniform, prioritized, adaptive, naive."""
+    seeds: tuple[int, ...] = (0,)
+    """One member for each sampler and seed."""
+    env_steps: int = 1_000_000
+    """Environment steps of every member."""
+    capacity: int = 1_000_000
+    """Slots of every member's replay buffer."""
+    steps_per_round: int = 1
+    """Environment steps between two rounds of updates (the H of the paper's Algorithms 1 and 2)."""
+    updates_per_round: int = 1
+    """Updates a round (1 in Algorithm 2, the m of Algorithm 1)."""
+    evaluate_every: int = 10_000
+    """Environment steps between two evaluations."""
+    evaluation_episodes: int = 10
+    """Deterministic test episodes an evaluation, on environments of their own."""
+    log_every: int = 1000
+    """Environment steps between two rows of metrics.csv."""
+    checkpoint_every: int = 50_000
+    """Environment steps between two checkpoints; one is also written at the end and when interrupted."""
+    device: str = "cpu"
+    """Where replay, sampler and agent live."""
+    workers: int | None = None
+    """Processes that step environments; 0 steps them in the learner's process; default 0 for up to two members."""
+    tensorboard: bool = False
+    """Whether to write TensorBoard files too (needs the extra of that name)."""
+    sac: SAC = field(default_factory=SAC)
+    """Options of SAC."""
+    ddpg: DDPG = field(default_factory=DDPG)
+    """Options of DDPG."""
+    sampler: SamplerOptions = field(default_factory=SamplerOptions)
+    """Options of the samplers, by name."""
+
+    def __post_init__(self) -> None:
+        for name in (
+            "env_steps",
+            "capacity",
+            "steps_per_round",
+            "updates_per_round",
+            "evaluate_every",
+            "evaluation_episodes",
+            "log_every",
+            "checkpoint_every",
+        ):
+            checks.count(name, getattr(self, name))
+        for name in self.samplers:
+            if name not in TRAINABLE:
+                raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}")
+        for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
+            if not values:
+                raise ValueError(f"no {kind} were given; give at least one")
+            if len(set(values)) != len(values):
+                raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+
+    @property
+    def agent_config(self) -> SAC | DDPG:
+        """The chosen learner's options."""
+        return self.sac if self.agent == "sac" else self.ddpg
+
+    @property
+    def members(self) -> list[tuple[str, int]]:
+        """Sampler and seed of every member, samplers first, so that each is one slice."""
+        return [(name, seed) for name in self.samplers for seed in self.seeds]
+
+    @property
+    def sampler_configs(self) -> list[Any]:
+        """The sampler's options of every member."""
+        return [getattr(self.sampler, name.replace("-", "_")) for name, _ in self.members]
+
+    @property
+    def total_updates(self) -> int:
+        """Updates of the whole run, at least one."""
+        learning_steps = max(0, self.env_steps - self.agent_config.warm_up_steps)
+        return max(1, -(-learning_steps // self.steps_per_round) * self.updates_per_round)

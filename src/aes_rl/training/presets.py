@@ -1,0 +1,51 @@
+"""Hyper-parameters of the paper, by agent and task."""
+
+from dataclasses import replace
+from typing import Literal
+
+from aes_rl.agents import DDPG, SAC
+from aes_rl.samplers.adaptive import Adaptive
+from aes_rl.training.config import SamplerOptions, Training
+
+Preset = Literal["default", "paper"]
+
+_SAC_ADAPTIVE = {
+    "Reacher": Adaptive(0.2, 1000.0, 0.7),
+    "Walker2d": Adaptive(0.2, 1000.0, 0.7),
+    "HalfCheetah": Adaptive(0.2, 1000.0, 0.7),
+    "Ant": Adaptive(0.2, 1000.0, 0.8, 0.2),
+    "Hopper": Adaptive(0.2, 1000.0, 0.8, 0.2),
+    "InvertedDoublePendulum": Adaptive(0.2, 10_000.0, 0.7, 0.2),
+    "InvertedPendulum": Adaptive(0.2, 1000.0, 0.7, 0.2),
+    "Humanoid": Adaptive(0.1, 10_000.0, 0.7, 0.2),
+}
+_STEPS = {
+    "sac": {
+        "Humanoid": 3_000_000,
+        "Ant": 3_000_000,
+        "HalfCheetah": 3_000_000,
+        "InvertedPendulum": 300_000,
+        "InvertedDoublePendulum": 300_000,
+    },
+    "ddpg": {"Humanoid": 150_000},
+}
+
+
+def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
+    """The starting point of a run: today's defaults, or the paper's for its eight tasks."""
+    if name == "default":
+        return Training(task=task, agent=agent)
+    short = task.split("-")[0]
+    if short not in _SAC_ADAPTIVE:
+        raise ValueError(f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}")
+    adaptive = _SAC_ADAPTIVE[short] if agent == "sac" else Adaptive(0.1, 1000.0, 0.9)
+    return Training(
+        task=task,
+        agent=agent,
+        samplers=("uniform", "prioritized", "adaptive"),
+        seeds=(2, 20, 200, 2000, 20000),
+        env_steps=_STEPS[agent].get(short, 1_000_000),
+        sac=SAC(value_function=True, learning_rate=1e-4, policy_regularization=1e-3),
+        ddpg=DDPG(),
+        sampler=replace(SamplerOptions(), adaptive=adaptive),
+    )

@@ -1,0 +1,108 @@
+"""The files of a run: what was asked for, where it ran, and two tables."""
+
+import csv
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aes_rl.agents import DDPG, SAC
+from aes_rl.samplers.registry import RULES
+from aes_rl.training.config import TRAINABLE, SamplerOptions, Training
+
+_PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
+
+
+class Table:
+    """A CSV file that grows by rows and can be cut back to where a checkpoint left it."""
+
+    def __init__(self, path: Path, columns: tuple[str, ...], size: int | None):
+        """Start the file, or continue it after its first `size` bytes."""
+        if size is not None and path.stat().st_size < size:
+            raise ValueError(f"{path} is shorter than its checkpoint says ({size} bytes); the run cannot be resumed")
+        self._file = path.open("w" if size is None else "r+", newline="")
+        if size is not None:
+            self._file.truncate(size)
+            self._file.seek(size)
+        self._writer = csv.writer(self._file, lineterminator="\n")
+        if size is None:
+            self._writer.writerow(columns)
+
+    def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
+        """Write rows and hand them to the system."""
+        self._writer.writerows(rows)
+        self._file.flush()
+
+    def size(self) -> int:
+        """Bytes written so far, on the disk."""
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        return self._file.tell()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def write_config(directory: Path, config: Training) -> None:
+    """Write config.json; raises where the directory belongs to another configuration."""
+    path = directory / "config.json"
+    if path.exists():
+        if read_config(directory) != config:
+            raise ValueError(f"{directory} holds a run with another configuration; choose another directory")
+        return
+    if directory.exists() and any(directory.iterdir()):
+        raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(asdict(config), indent=1) + "\n")
+
+
+def read_config(directory: Path) -> Training:
+    """The configuration of a run."""
+    path = directory / "config.json"
+    if not path.exists():
+        raise ValueError(f"{directory} holds no run: there is no config.json in it")
+    try:
+        values = json.loads(path.read_text())
+        samplers = {
+            name.replace("-", "_"): RULES[name].config_type(**_tuples(values["sampler"][name.replace("-", "_")]))
+            for name in TRAINABLE
+        }
+        values |= {"sac": SAC(**_tuples(values["sac"])), "ddpg": DDPG(**_tuples(values["ddpg"]))}
+        values["sampler"] = replace(SamplerOptions(), **samplers)
+        return Training(**_tuples(values))
+    except (KeyError, TypeError, json.JSONDecodeError) as error:
+        raise ValueError(f"{path} is not this program's: {error}") from error
+
+
+def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:
+    """Where and with what the run was made."""
+    manifest = {
+        "versions": {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "machine": {"system": platform.platform(), "processors": os.cpu_count(), "threads": torch.get_num_threads()},
+        "members": [{"sampler": sampler, "seed": seed} for sampler, seed in config.members],
+        "commit": _commit(),
+        "wall_seconds": round(wall_seconds, 1),
+    }
+    (directory / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+def _tuples(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has lists where configurations have tuples."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _commit() -> str | None:
+    try:
+        here = Path(__file__).parent
+        answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return answer.stdout.strip()

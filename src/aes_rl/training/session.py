@@ -1,0 +1,172 @@
+"""A run from start or checkpoint to its end: evaluation, tables, checkpoints, progress and interruption."""
+
+import signal
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+
+import numpy as np
+import torch
+
+from aes_rl.training import checkpoint, record
+from aes_rl.training.config import Training
+from aes_rl.training.evaluation import Score, evaluate
+from aes_rl.training.loop import Step, train
+from aes_rl.training.run import Run
+
+EVALUATION_COLUMNS = (
+    "env_step",
+    "update_step",
+    "sampler",
+    "seed",
+    "mean_return",
+    "standard_deviation",
+    "lowest_return",
+    "highest_return",
+    "mean_length",
+)
+METRIC_COLUMNS = ("env_step", "update_step", "sampler", "seed", "metric", "value")
+Listener = Callable[["Session", Step], None]
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its checkpoint is written."""
+
+
+class Session:
+    """One run in one directory. `steps` drives it; whoever consumes it sees every step."""
+
+    def __init__(self, config: Training, directory: Path):
+        """Start the run, or continue it from its newest checkpoint."""
+        record.write_config(directory, config)
+        self.config, self.directory = config, directory
+        self.run = Run(config)
+        self._checkpoints = directory / "checkpoint"
+        sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
+        self.was_resumed = checkpoint.exists(self._checkpoints)
+        if self.was_resumed:
+            sizes |= checkpoint.load(self.run, self._checkpoints)
+        self.first_step = self.run.env_step
+        self._tables = {
+            "evaluations": record.Table(directory / "evaluations.csv", EVALUATION_COLUMNS, sizes["evaluations"]),
+            "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
+        }
+        self.scores: dict[tuple[str, int], float] = {}
+        """Mean return of every member's newest evaluation."""
+        self._returns: list[list[float]] = [[] for _ in config.members]
+        self._stop_requested = False
+        self._board = _tensorboard(directory) if config.tensorboard else None
+
+    def steps(self) -> Iterator[Step]:
+        """Train to the end; on SIGINT or SIGTERM finish the step, save, and raise Interrupted."""
+        started = time.monotonic()
+        config = self.config
+        with self._listening_for_signals():
+            for step in train(self.run):
+                self._remember(step)
+                if step.env_step % config.log_every == 0:
+                    self._log(step)
+                is_last = step.env_step == config.env_steps
+                if step.env_step % config.evaluate_every == 0 or is_last:
+                    self._evaluate()
+                if self._stop_requested or is_last or step.env_step % config.checkpoint_every == 0:
+                    self.save()
+                yield step
+                if self._stop_requested:
+                    raise Interrupted
+        record.write_manifest(self.directory, config, time.monotonic() - started)
+
+    def save(self) -> None:
+        """Write a checkpoint."""
+        checkpoint.save(self.run, self._checkpoints, {name: table.size() for name, table in self._tables.items()})
+
+    def close(self) -> None:
+        """End environments and close files."""
+        self.run.close()
+        for table in self._tables.values():
+            table.close()
+
+    def _remember(self, step: Step) -> None:
+        for member in step.ended.nonzero().flatten().tolist():
+            self._returns[member].append(step.episode_return[member].item())
+
+    def _evaluate(self) -> None:
+        run = self.run
+        run.replay.check()
+        evaluation = run.env_step // self.config.evaluate_every
+        seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
+        score = evaluate(run.agent, self.config.task, seeds, self.config.device)
+        self._tables["evaluations"].add(_rows(run, score))
+        for member, returns in zip(self.config.members, score.returns, strict=True):
+            self.scores[member] = float(returns.mean())
+            self._to_board(member, "evaluation_return", self.scores[member])
+
+    def _log(self, step: Step) -> None:
+        self.run.replay.check()
+        rows = []
+        for number, member in enumerate(self.config.members):
+            metrics: dict[str, float] = {}
+            if self._returns[number]:
+                metrics["training_return"] = float(np.mean(self._returns[number]))
+            if step.update is not None and step.sample is not None:
+                metrics |= {name: loss[number].item() for name, loss in step.update.losses.items()}
+                weights = step.sample.weights[number]
+                metrics |= {"smallest_weight": weights.min().item(), "largest_weight": weights.max().item()}
+            for name, value in metrics.items():
+                rows.append((self.run.env_step, self.run.update_step, *member, name, value))
+                self._to_board(member, name, value)
+        self._tables["metrics"].add(rows)
+        self._returns = [[] for _ in self.config.members]
+
+    def _to_board(self, member: tuple[str, int], name: str, value: float) -> None:
+        if self._board is not None:
+            sampler, seed = member
+            self._board.add_scalar(f"{name}/{sampler}-{seed}", value, self.run.env_step)
+
+    @contextmanager
+    def _listening_for_signals(self) -> Iterator[None]:
+        def request_stop(number: int, frame: FrameType | None) -> None:
+            del number, frame
+            self._stop_requested = True
+
+        if not _is_main_thread():
+            yield
+            return
+        before = {kind: signal.signal(kind, request_stop) for kind in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            yield
+        finally:
+            for kind, handler in before.items():
+                signal.signal(kind, handler)
+
+
+def _rows(run: Run, score: Score) -> list[tuple[object, ...]]:
+    return [
+        (
+            run.env_step,
+            run.update_step,
+            *member,
+            float(returns.mean()),
+            float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
+            float(returns.min()),
+            float(returns.max()),
+            float(lengths.mean()),
+        )
+        for member, returns, lengths in zip(run.config.members, score.returns, score.lengths, strict=True)
+    ]
+
+
+def _is_main_thread() -> bool:
+    import threading
+
+    return threading.current_thread() is threading.main_thread()
+
+
+def _tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError as error:
+        raise ValueError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
+    return SummaryWriter(str(directory / "tensorboard"))  # type: ignore[no-untyped-call]
