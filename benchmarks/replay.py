@@ -1,9 +1,9 @@
 """The cost of replay against other libraries' buffers: `make bench-replay`.
 
 One cycle is what an agent asks of its buffer in one step: store one transition, draw a batch of 256 with weights, hand
-256 signals back (uniform peers have nothing to hand back). Every buffer is full, so that each insertion overwrites. The
-contestants take turns in short rounds within one process, and the figure is the median over rounds of the ratio of two
-neighbours in time: machines drift, ratios do not.
+256 signals back, forgetting included (uniform peers have nothing to hand back). Every buffer is full, so that each
+insertion overwrites. The contestants take turns in short rounds within one process, and the figure is the median over
+rounds of the ratio of two neighbours in time: machines drift, ratios do not.
 """
 
 import argparse
@@ -133,6 +133,7 @@ def adaptive(capacity: int) -> Cycle:
         replay.add(transition)
         batch, draw, weights = replay.sample(BATCH)
         replay.feedback(draw, reports[step % 64])
+        replay.advance(step)
         return batch.rows, weights
 
     return cycle

@@ -7,6 +7,7 @@ import torch
 
 from aes_rl import (
     Adaptive,
+    Draw,
     FullInformation,
     Naive,
     Prioritized,
@@ -18,6 +19,7 @@ from aes_rl import (
     configure,
 )
 from aes_rl.samplers.registry import rule_for
+from aes_rl.streams import Stream, Streams
 
 BAD_CONFIGURATIONS = [
     (lambda: Adaptive(floor=0.0), r"floor is 0.0; it must lie in \(0, 1\]"),
@@ -30,7 +32,12 @@ BAD_CONFIGURATIONS = [
     (lambda: Naive(updates_per_epoch=0), r"updates_per_epoch is 0"),
     (lambda: FullInformation(nu=-1.0), r"nu is -1.0"),
     (lambda: Prioritized(smallest_error=0.0), r"smallest_error is 0.0"),
-    (lambda: Prioritized(priority_exponent=math.inf), r"priority_exponent is inf"),
+    (lambda: Prioritized(priority_exponent=10.0), r"priority_exponent is 10.0; it must lie in \[0, 1\]"),
+    (lambda: Uniform(overwrite="lifo"), r"overwrite is 'lifo'; it must be one of adaptive, uniform, fifo"),
+    (lambda: Adaptive(networks="actor"), r"networks is 'actor'; give a tuple of names"),
+    (lambda: Adaptive(networks=()), r"networks is \(\)"),
+    (lambda: Sampler([Uniform()], capacity=5, total_updates=0), r"total_updates is 0"),
+    (lambda: Sampler([Uniform()], capacity=5, dtype=torch.float16), r"dtype is torch.float16; it must be one of"),
     (lambda: Prioritized(weight_exponent=2.0), r"weight_exponent is 2.0"),
     (lambda: configure("addaptive"), r"unknown sampler 'addaptive'; the samplers are uniform, prioritized, adaptive"),
     (lambda: configure("adaptive", kappa=0.1), r"sampler 'adaptive' has no option 'kappa'; its options are floor, nu"),
@@ -96,9 +103,8 @@ def test_a_transition_that_is_not_finite_is_not_stored(value) -> None:
     assert len(replay) == 1
     late = make_replay(engine="torch")
     late.add(transition(value))
-    with pytest.raises(ValueError, match=r"members \[0\] stored"):
+    with pytest.raises(ValueError, match="observation of member 0 was not finite at insertion 1"):
         late.check()
-    late.check()
 
 
 BAD_SIGNALS = [
@@ -111,10 +117,11 @@ BAD_SIGNALS = [
 
 @pytest.mark.parametrize(("config", "report", "message"), BAD_SIGNALS)
 def test_a_bad_signal_never_reaches_the_masses(config, report, message) -> None:
-    def signals(bad):
+    def signals(bad, count=4):
         def values(number):
-            made = torch.ones(1, 4)
-            made[0, 3] = number if bad else 1.0
+            made = torch.ones(1, count)
+            if bad:
+                made[0, 3] = number
             return made
 
         made = {name: value for name, value in report.items() if name == "td_error"}
@@ -133,7 +140,12 @@ def test_a_bad_signal_never_reaches_the_masses(config, report, message) -> None:
             assert torch.equal(replay.sampler.probabilities(), before)
         else:
             replay.feedback(draw, signals(bad=True))
-            assert bool(replay.sampler.probabilities().isfinite().all())
+            twin = make_replay(config, engine)
+            for _ in range(3):
+                twin.add(transition())
+            three = draw.slots[:, :3], draw.probabilities[:, :3]
+            twin.feedback(Draw(*three, draw.size, draw.clock), signals(bad=False, count=3))
+            assert torch.equal(replay.sampler.probabilities(), twin.sampler.probabilities())
             with pytest.raises(ValueError, match=r"members \[0\] reported a negative or non-finite signal"):
                 replay.check()
         replay.feedback(draw, signals(bad=False))
@@ -170,12 +182,65 @@ def test_signals_of_the_wrong_kind_or_shape() -> None:
 
 def test_a_state_of_another_capacity_or_sampler() -> None:
     state = make_replay(capacity=8).state_dict()
-    with pytest.raises(ValueError, match=r"distribution.masses is \(1, 8\), this sampler's \(1, 9\); make the sampler"):
+    with pytest.raises(ValueError, match=r"rows are \(1, 8, 7\), this replay's \(1, 9, 7\); make the replay"):
         make_replay(capacity=9).load_state_dict(state)
+    own = {name.removeprefix("sampler."): value for name, value in state.items() if name.startswith("sampler.")}
+    with pytest.raises(ValueError, match=r"distribution.masses is \(1, 8\), this sampler's \(1, 9\); make the sampler"):
+        Sampler([Adaptive()], capacity=9).load_state_dict(own)
     with pytest.raises(ValueError, match="load it into the samplers it was saved from"):
         make_replay(Uniform()).load_state_dict(state)
+    with pytest.raises(ValueError, match="load it into the samplers it was saved from"):
+        make_replay(Naive()).load_state_dict(state)
+    with pytest.raises(ValueError, match=r"saved with seeds \[0\], not \(1,\)"):
+        make_replay(seeds=[1]).load_state_dict(state)
     with pytest.raises(ValueError, match=r"rows are \(1, 8, 7\), this replay's \(1, 8, 9\)"):
         make_replay(observation_size=3).load_state_dict(state)
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+def test_numbers_for_other_members(engine) -> None:
+    """Compiled loops would read and write beyond their arrays."""
+    sampler = Sampler([Adaptive()], capacity=4, engine=engine)
+    streams = Streams([1, 2, 3], sampler.engine)
+    with pytest.raises(ValueError, match="the uniforms are for 3 members; this sampler serves 1"):
+        sampler.place(streams.uniform(Stream.PLACE, sampler.engine.counter(), 2))
+    with pytest.raises(ValueError, match="the uniforms are for 3 members"):
+        sampler.draw(streams.uniform(Stream.DRAW, sampler.engine.counter(), 2))
+    with pytest.raises(ValueError, match="3 uniforms a member were given"):
+        sampler.place(Streams([1], sampler.engine).uniform(Stream.PLACE, sampler.engine.counter(), 3))
+
+
+def test_a_draw_of_another_sampler() -> None:
+    small, large = make_replay(capacity=2), make_replay(capacity=8)
+    for replay in (small, large, large, large):
+        replay.add(transition())
+    with pytest.raises(ValueError, match="another sampler"):
+        small.feedback(large.sample(4).draw, Signals(gradient_norm={"critic": torch.ones(1, 4)}))
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+def test_numbers_that_float32_cannot_hold(engine) -> None:
+    replay = make_replay(engine=engine)
+    large = transition()._replace(reward=torch.tensor([1e300], dtype=torch.float64))
+
+    def store_and_check():
+        replay.add(large)
+        replay.check()
+
+    with pytest.raises(ValueError, match="reward of member 0"):
+        store_and_check()
+    replay = make_replay(engine=engine)
+    replay.add(transition())
+    draw = replay.sample(4).draw
+    norms = torch.full((1, 4), 3e38)
+    replay.feedback(draw, Signals(gradient_norm={"actor": norms, "critic": norms}))
+    assert bool(replay.sampler.probabilities().isfinite().all())
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+def test_an_undetached_transition(engine) -> None:
+    with pytest.raises(ValueError, match="action is part of a gradient computation; detach it"):
+        make_replay(engine=engine).add(transition()._replace(action=torch.zeros(1, 1, requires_grad=True)))
 
 
 @pytest.mark.parametrize("engine", ["numba", "torch"])

@@ -1,6 +1,7 @@
 """Checks of values that people type: one line that names the value, the limit and the fix."""
 
 import math
+from collections.abc import Sequence
 
 
 def positive(name: str, value: float) -> None:
@@ -19,6 +20,12 @@ def fraction(name: str, value: float) -> None:
     """Raise unless 0 ≤ `value` ≤ 1."""
     if not 0 <= value <= 1:
         raise ValueError(f"{name} is {value}; it must lie in [0, 1]")
+
+
+def choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise unless `value` is one of the choices."""
+    if value not in choices:
+        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(str, choices))}")
 
 
 def floor(value: float) -> None:

@@ -41,7 +41,7 @@ class Streams:
     """The random numbers of P members, one seed each."""
 
     def __init__(self, seeds: Sequence[int], engine: AbstractEngine):
-        self.seeds = tuple(seeds)
+        self.seeds = tuple(int(seed) for seed in seeds)
         self._engine = engine
         keys = [[as_int64(_mix(_mix(seed) ^ stream)) for seed in self.seeds] for stream in Stream]
         self._keys = [engine.view(torch.tensor(of_stream, device=engine.device)) for of_stream in keys]

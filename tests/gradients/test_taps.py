@@ -197,6 +197,12 @@ def test_shared_parameters_are_refused() -> None:
         Taps(network)
 
 
+def test_a_computed_weight_is_refused() -> None:
+    """Spectral norm keeps the layer's type and trains another parameter."""
+    with pytest.raises(TypeError, match="computes its weight from other parameters"):
+        Taps(nn.Sequential(nn.utils.spectral_norm(nn.Linear(3, 3))))
+
+
 def test_a_network_without_trained_parameters_is_refused() -> None:
     with pytest.raises(ValueError, match="no trained parameter"):
         Taps(nn.ReLU())

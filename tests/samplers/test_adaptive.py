@@ -146,7 +146,7 @@ def test_signal_can_be_restricted_to_some_networks() -> None:
         sampler = filled(Adaptive(networks=networks), 1)
         draw = sampler.draw(Streams([0], sampler.engine).uniform(Stream.DRAW, 0, 1))
         sampler.feedback(draw, Signals(gradient_norm=norms))
-        sums[networks] = sampler.state_dict()["rules.0.sums"].item()
+        sums[networks] = sampler.state_dict()["rules.0.Adaptive.sums"].item()
     assert sums == {None: 101, ("actor",): 1, ("critic",): 100, ("actor", "critic"): 101}
 
 

@@ -39,11 +39,10 @@ def test_same_history_same_state(kind, capacity, engine) -> None:
         np.testing.assert_allclose(draw.probabilities[0].numpy(), expected[draw.slots[0].numpy()], rtol=1e-9)
         signal = torch.from_numpy(np.exp(generator.normal(0, 3, (1, 6))))
         # Every third report is held back for a step, so that some of its slots have been overwritten.
-        if update_step % 3 == 0:
-            held_back = draw, signal
-            continue
-        reports = [(draw, signal)] if held_back is None else [(draw, signal), held_back]
-        held_back = None
+        reports = [] if held_back is None else [held_back]
+        held_back = (draw, signal) if update_step % 3 == 0 else None
+        if held_back is None:
+            reports.insert(0, (draw, signal))
         for reported, values in reports:
             sampler.feedback(reported, Signals(td_error=values, gradient_norm={"critic": values}))
             twin.report(

@@ -65,13 +65,15 @@ class AbstractAgent(ABC):
         """Copy a saved state in place."""
         own = self.state_dict()
         if own.keys() != state.keys():
-            raise ValueError(f"the state lacks {sorted(own.keys() - state.keys())}; it is another agent's")
+            differing = sorted(own.keys() ^ state.keys())
+            raise ValueError(f"the state and this agent differ in {differing}; it is another agent's")
         for name, value in own.items():
             if value.shape != state[name].shape:
                 raise ValueError(
                     f"the state's {name} is {tuple(state[name].shape)}, this agent's {tuple(value.shape)}; "
                     "make the agent with the sizes and members it was saved with"
                 )
+        for name, value in own.items():
             value.copy_(state[name])
 
 

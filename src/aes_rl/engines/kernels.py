@@ -68,15 +68,15 @@ def write_masses(tree, offsets, first_member, slots, masses):
     for member in range(slots.shape[0]):
         row = tree[first_member + member]
         batch = slots.shape[1]
-        for draw in range(batch):
-            row[slots[member, draw]] = masses[member, draw]
+        for position in range(batch):
+            row[slots[member, position]] = masses[member, position]
         for level in range(1, offsets.shape[0]):
             below, first = np.uint64(offsets[level - 1]), np.uint64(offsets[level])
             if (first - below) // _FAN_OUT <= np.uint64(batch):
                 _sum_level(row, below, first)
                 continue
-            for draw in range(batch):
-                group = np.uint64(slots[member, draw]) >> np.uint64(4 * level)
+            for position in range(batch):
+                group = np.uint64(slots[member, position]) >> np.uint64(4 * level)
                 row[first + group] = _group_sum(row, below + group * _FAN_OUT)
 
 
@@ -92,16 +92,16 @@ def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
         total = row[offsets[-1]]
         node[:] = 0
         if kappa < 1.0:
-            for draw in range(batch):
-                remainder[draw] = (uniforms[member, draw] - kappa) / (1.0 - kappa) * total
+            for position in range(batch):
+                remainder[position] = (uniforms[member, position] - kappa) / (1.0 - kappa) * total
             _descend(row, offsets, remainder, node)
-        for draw in range(batch):
-            u = uniforms[member, draw]
-            slot = np.int64(u / kappa * size) if u < kappa else node[draw]
+        for position in range(batch):
+            u = uniforms[member, position]
+            slot = np.int64(u / kappa * size) if u < kappa else node[position]
             slot = min(slot, size - 1)
-            slots[member, draw] = slot
+            slots[member, position] = slot
             share = row[slot] / total * (1.0 - kappa) if kappa < 1.0 else 0.0
-            probabilities[member, draw] = share + kappa / size
+            probabilities[member, position] = share + kappa / size
 
 
 @njit(cache=True)
@@ -111,13 +111,13 @@ def _descend(row, offsets, remainder, node):
         first = np.uint64(offsets[level])
         if level < 2:
             _touch(row, first, node)
-        for draw in range(node.shape[0]):
-            parent = np.uint64(node[draw])
+        for position in range(node.shape[0]):
+            parent = np.uint64(node[position])
             start = first + parent * _FAN_OUT
-            child, remainder[draw] = _child(row, start, remainder[draw])
+            child, remainder[position] = _child(row, start, remainder[position])
             if row[start + child] == 0.0:
                 child = _last_with_mass(row, start)
-            node[draw] = parent * _FAN_OUT + child
+            node[position] = parent * _FAN_OUT + child
 
 
 @njit(cache=True)
@@ -132,8 +132,8 @@ def _last_with_mass(row, start):
 def _touch(row, first, node):
     """Ask for both cache lines of every group before any is needed: the two lowest levels do not stay in the cache."""
     total = 0.0
-    for draw in range(node.shape[0]):
-        start = first + np.uint64(node[draw]) * _FAN_OUT
+    for position in range(node.shape[0]):
+        start = first + np.uint64(node[position]) * _FAN_OUT
         total += row[start] + row[start + np.uint64(8)]
     return total
 
@@ -207,19 +207,19 @@ def _any_but(capacity, keep, placed, u):
 def unbiased_weights(probabilities, size, weights):
     """λ_i = 1/(n·p(i)) (S1)."""
     for member in range(probabilities.shape[0]):
-        for draw in range(probabilities.shape[1]):
-            weights[member, draw] = 1.0 / (size * probabilities[member, draw])
+        for position in range(probabilities.shape[1]):
+            weights[member, position] = 1.0 / (size * probabilities[member, position])
 
 
 @njit(cache=True)
 def accumulate(sums, slots, probabilities, squared_norms, nu, masses):
     """w(i) ← w(i) + d(i)/p(i) for every draw, then the masses √(w(i) + ν) of the drawn slots (S6, S7)."""
     for member in range(slots.shape[0]):
-        for draw in range(slots.shape[1]):
-            slot = np.uint64(slots[member, draw])
-            sums[member, slot] += squared_norms[member, draw] / probabilities[member, draw]
-        for draw in range(slots.shape[1]):
-            masses[member, draw] = np.sqrt(sums[member, np.uint64(slots[member, draw])] + nu)
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
+            sums[member, slot] += squared_norms[member, position] / probabilities[member, position]
+        for position in range(slots.shape[1]):
+            masses[member, position] = np.sqrt(sums[member, np.uint64(slots[member, position])] + nu)
 
 
 @njit(cache=True)
@@ -237,15 +237,16 @@ def read_rows(rows, slots, out):
     width = rows.shape[2]
     for member in range(slots.shape[0]):
         touched = rows[member, 0, 0]
-        for draw in range(slots.shape[1]):
-            slot = np.uint64(slots[member, draw])
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
             for column in range(0, width, 16):
                 touched += rows[member, slot, np.uint64(column)]
-        out[member, 0, 0] = touched
-        for draw in range(slots.shape[1]):
-            slot = np.uint64(slots[member, draw])
+        if slots.shape[1] > 0:
+            out[member, 0, 0] = touched  # used, so that the reads are not optimised away; overwritten below
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
             for column in range(width):
-                out[member, draw, column] = rows[member, slot, column]
+                out[member, position, column] = rows[member, slot, column]
 
 
 @njit(cache=True)

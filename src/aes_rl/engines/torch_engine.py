@@ -45,7 +45,8 @@ class TorchEngine(AbstractEngine):
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Float[Tensor, "P D"], Bool[Tensor, "P"]]:
         before, action, reward, after, terminated = transition
         packed = torch.cat([before, action, after, reward.unsqueeze(-1), terminated.unsqueeze(-1)], dim=-1)
-        return packed.to(dtype), packed.isfinite().all(dim=-1)
+        packed = packed.to(dtype)
+        return packed, packed.isfinite().all(dim=-1)
 
     @override
     def write_rows(self, rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P 1"], packed: Float[Tensor, "P D"]) -> None:

@@ -51,6 +51,11 @@ class Taps:
                     f"here; there is one for {', '.join(kind.__name__ for kind in CLOSED_FORMS)}. "
                     "Use aes_rl.gradients.exact.squared_norms, or freeze the layer"
                 )
+            if any(own not in ("weight", "bias") for own, _ in layer.named_parameters(recurse=False)):
+                raise TypeError(
+                    f"layer {name!r} computes its weight from other parameters, so its norm has no closed form; "
+                    "use aes_rl.gradients.exact.squared_norms"
+                )
             for parameter in trained:
                 if parameter in owners:
                     raise TypeError(
@@ -89,6 +94,8 @@ class Taps:
         def tap_output(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if self._tap is None or not torch.is_grad_enabled():
                 return output
+            if not arguments:
+                raise ValueError(f"layer {name!r} was called by keyword while recording; pass its input by position")
             inputs = arguments[0]
             if name in self._seen:
                 raise RuntimeError(f"layer {name!r} was called twice while recording; its two gradients would mix")

@@ -1,5 +1,6 @@
 """How much gradient variance a selection distribution removes: the project's yardstick (S3–S5)."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -26,5 +27,8 @@ def captured_fraction(
 
     Not a number where all norms are equal and there is nothing to capture.
     """
+    squared_norms, probabilities = squared_norms.double(), probabilities.double()
     uniform = uniform_cost(squared_norms)
-    return (uniform - cost(squared_norms, probabilities)) / (uniform - oracle_cost(squared_norms))
+    possible = uniform - oracle_cost(squared_norms)
+    rounding = squared_norms.shape[-1] * torch.finfo(torch.float64).eps * uniform
+    return torch.where(possible > rounding, (uniform - cost(squared_norms, probabilities)) / possible, torch.nan)

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl import checks
+from aes_rl.engines.torch_engine import as_int64
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
@@ -53,8 +54,8 @@ class Replay:
         self.streams = Streams(seeds, self._engine)
         self.draws = self._engine.counter()
         """Draws made so far: the clock of the draw stream."""
-        self._fault = torch.zeros(len(seeds), dtype=torch.bool, device=self._engine.device)
-        self._is_empty = True
+        # The first insertion of each member that was not finite, where the engine cannot look at once; 0 for none.
+        self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._engine.device)
 
     def __len__(self) -> int:
         """Live slots of each member."""
@@ -64,19 +65,17 @@ class Replay:
         """Store one transition of every member."""
         packed, finite = self.storage.pack(transition)
         if isinstance(finite, Tensor):
-            self._fault |= ~finite
+            now = self.sampler.distribution.clock + 1
+            self._fault.copy_(torch.where((self._fault == 0) & ~finite, now, self._fault))
         elif not finite:
-            raise ValueError(_name_the_fault(transition))
+            raise ValueError(_name_the_fault(transition, self.storage.rows.dtype))
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
         self.storage.write(slots, packed)
-        self._is_empty = False
 
     def sample(self, batch_size: int) -> Sample:
         """Draw a batch for every member, with replacement."""
         checks.count("batch_size", batch_size)
-        if self._is_empty:
-            raise ValueError(f"a batch of {batch_size} was asked of an empty replay; add a transition first")
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
         self.draws += 1
         return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
@@ -95,36 +94,47 @@ class Replay:
         On the `numba` engine such values raise at once and this finds nothing.
         """
         if bool(self._fault.any()):
-            members = self._fault.nonzero().flatten().tolist()
-            self._fault.zero_()
-            raise ValueError(f"members {members} stored an observation, action or reward that is not finite")
+            member = int(self._fault.nonzero()[0])
+            raise ValueError(
+                f"{self.storage.first_fault(member)} of member {member} was not finite at insertion "
+                f"{int(self._fault[member])}; the buffer holds it now, go on from an earlier checkpoint"
+            )
         self.sampler.check()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rows, sampler and clocks as live tensors; no generator is among them."""
-        own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws)}
+        """Rows, sampler, clocks and seeds; no generator is among them. Copy it before going on: most are live."""
+        seeds = torch.tensor([as_int64(seed & (2**64 - 1)) for seed in self.streams.seeds])
+        own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws), "seeds": seeds}
         return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next samples are the ones the saved replay would have given."""
-        prefix = "sampler."
-        self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+        own = self.state_dict()
+        if own.keys() != state.keys():
+            raise ValueError(
+                f"the state has {sorted(state)}, this replay {sorted(own)}; load it into the samplers it was saved "
+                "from, in the same order"
+            )
+        if not torch.equal(state["seeds"].cpu(), own["seeds"]):
+            raise ValueError(f"the state was saved with seeds {state['seeds'].tolist()}, not {self.streams.seeds}")
         if state["rows"].shape != self.storage.rows.shape:
             raise ValueError(
                 f"the state's rows are {tuple(state['rows'].shape)}, this replay's {tuple(self.storage.rows.shape)}; "
                 "make the replay with the sizes it was saved with"
             )
+        prefix = "sampler."
+        self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.storage.rows.copy_(state["rows"])
         if isinstance(self.draws, int):
             self.draws = int(state["draws"])
         else:
             self.draws.copy_(state["draws"])
-        self._is_empty = len(self) == 0
+        self._fault.zero_()
 
 
-def _name_the_fault(transition: Transition) -> str:
+def _name_the_fault(transition: Transition, dtype: torch.dtype) -> str:
     for name, field in zip(transition._fields, transition, strict=True):
         for member, values in enumerate(field):
-            if not bool(values.isfinite().all()):
-                return f"{name} of member {member} is not finite: {values.tolist()}; nothing was stored"
+            if not bool(values.to(dtype).isfinite().all()):
+                return f"{name} of member {member} is not finite as {dtype}: {values.tolist()}; nothing was stored"
     raise AssertionError("every field is finite")

@@ -73,7 +73,19 @@ class Storage:
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
             if field.shape != shape:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
+            if field.requires_grad:
+                raise ValueError(f"{name} is part of a gradient computation; detach it before storing it")
         return self._engine.pack(transition, self.rows.dtype)
+
+    def first_fault(self, member: int) -> str:
+        """The name of a field that is not finite in one of a member's rows."""
+        columns = (~self.rows[member].isfinite()).any(dim=0)
+        sizes = [self._observation_size, self._action_size, self._observation_size, 1, 1]
+        names = ("observation", "action", "next_observation", "reward", "terminated")
+        for name, part in zip(names, torch.split(columns, sizes), strict=True):
+            if bool(part.any()):
+                return name
+        return "a field since overwritten"
 
     def write(self, slots: View, packed: View) -> None:
         """Put one packed row into a slot of every member."""

@@ -29,13 +29,19 @@ class Accumulator:
         return self._engine.clear(self._view, slots, self.nu)
 
     def keep(self, share: float) -> Float[Tensor, "p N"]:
-        """W ← ϱ·w (S9), hard forgetting at ϱ = 0; the masses of all slots."""
+        """Keep a share of every sum, w ← ϱ·w (S9), hard forgetting at ϱ = 0; the masses of all slots."""
         self.sums *= share
         return self.masses_of(self.sums)
 
     def masses_of(self, sums: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         """√(w + ν)."""
         return (sums + self.nu).sqrt_()
+
+
+def check_networks(networks: Networks) -> None:
+    """Raise unless `networks` names some networks or is None."""
+    if networks is not None and (not isinstance(networks, tuple) or not networks):
+        raise ValueError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
 
 
 def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
@@ -46,5 +52,5 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
             raise ValueError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
     total, *others = (reported[name] for name in networks or reported)
     for other in others:
-        total = total + other
+        total = total.double() + other  # two large float32 numbers may not fit one
     return total

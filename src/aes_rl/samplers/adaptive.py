@@ -9,8 +9,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.samplers.accumulator import Accumulator, Networks, squared_norm
-from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.accumulator import Accumulator, Networks, check_networks, squared_norm
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
 from aes_rl.types import Draw, Signal, Signals
 
@@ -44,6 +44,8 @@ class Adaptive:
             checks.fraction("retention_end", self.retention_end)
         if self.forget_every is not None:
             checks.count("forget_every", self.forget_every)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+        check_networks(self.networks)
 
 
 class AdaptiveRule(AbstractRule):
@@ -51,6 +53,7 @@ class AdaptiveRule(AbstractRule):
 
     config_type: ClassVar = Adaptive
     needs = Signal.GRADIENT_NORM
+    is_unbiased = True
 
     def __init__(self, config: Adaptive, setting: Setting):
         if config.retention_end is not None:

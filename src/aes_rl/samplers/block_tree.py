@@ -5,7 +5,7 @@ three levels reach two million slots.
 """
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
@@ -36,8 +36,14 @@ class BlockTree(AbstractSumTree):
         return self._levels[-1].sum(dim=-1)
 
     @override
-    def write(self, members: slice, slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> None:
-        nodes, values = slots, _last_of_repeated(slots, masses)
+    def write(
+        self,
+        members: slice,
+        slots: Int[Tensor, "p B"],
+        masses: Float[Tensor, "p B"],
+        kept: Bool[Tensor, "p B"] | None = None,
+    ) -> None:
+        nodes, values = slots, _last_of_repeated(slots, masses, kept, self.masses[members])
         for depth, level in enumerate(self._levels):
             level.view(level.shape[0], -1)[members].scatter_(1, nodes, values)
             if depth + 1 < len(self._levels):
@@ -84,8 +90,19 @@ def _rows(level: Float[Tensor, "p blocks width"], blocks: Int[Tensor, "p B"]) ->
     return level.reshape(members * count, width).index_select(0, (first + blocks).view(-1)).view(*blocks.shape, width)
 
 
-def _last_of_repeated(slots: Int[Tensor, "p B"], masses: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-    """Give every repetition of a slot the mass of its last one: an indexed write keeps an arbitrary one."""
+def _last_of_repeated(
+    slots: Int[Tensor, "p B"],
+    masses: Float[Tensor, "p B"],
+    kept: Bool[Tensor, "p B"] | None,
+    before: Float[Tensor, "p N"],
+) -> Float[Tensor, "p B"]:
+    """Give every repetition of a slot the mass of its last kept one, or the mass it has where none is kept.
+
+    An indexed write of different values to one place keeps an arbitrary one.
+    """
     positions = torch.arange(slots.shape[1], device=slots.device)
-    same = slots.unsqueeze(-1) == slots.unsqueeze(-2)
-    return masses.gather(1, torch.where(same, positions, 0).amax(dim=-1))
+    counts = slots.unsqueeze(-1) == slots.unsqueeze(-2)
+    if kept is None:
+        return masses.gather(1, torch.where(counts, positions, 0).amax(dim=-1))
+    last = torch.where(counts & kept.unsqueeze(-2), positions, -1).amax(dim=-1)
+    return torch.where(last >= 0, masses.gather(1, last.clamp(min=0)), before.gather(1, slots))

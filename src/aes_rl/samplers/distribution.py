@@ -1,7 +1,7 @@
 """The distribution over live slots that every rule shares: masses, floor, clock, and where the next transition goes."""
 
 from abc import ABC, abstractmethod
-from typing import Literal
+from typing import Literal, get_args
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -11,6 +11,7 @@ from aes_rl.types import Counter, Draw, View
 
 Overwrite = Literal["adaptive", "uniform", "fifo"]
 """Which slot a full buffer gives up: by 1 − p (S11), any with the same chance, or the oldest."""
+OVERWRITES: tuple[Overwrite, ...] = get_args(Overwrite)
 
 
 class AbstractDistribution(ABC):

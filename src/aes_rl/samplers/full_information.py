@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from aes_rl import checks, weighting
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Signal, Signals
 
@@ -25,6 +25,7 @@ class FullInformation:
 
     def __post_init__(self) -> None:
         checks.positive("nu", self.nu)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
 
 
 class FullInformationRule(AbstractRule):
@@ -32,6 +33,7 @@ class FullInformationRule(AbstractRule):
 
     config_type: ClassVar = FullInformation
     needs = Signal.EVERY_GRADIENT_NORM
+    is_unbiased = True
 
     def __init__(self, config: FullInformation, setting: Setting):
         self.floor = 0.0

@@ -8,8 +8,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.samplers.accumulator import Accumulator, Networks, squared_norm
-from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.accumulator import Accumulator, Networks, check_networks, squared_norm
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Signal, Signals
 
@@ -33,17 +33,20 @@ class Naive:
         checks.count("updates_per_epoch", self.updates_per_epoch)
         checks.floor(self.floor)
         checks.positive("nu", self.nu)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+        check_networks(self.networks)
 
 
 class NaiveRule(AbstractRule):
     """The masses of AES with all sums reset at the end of every epoch's m-th update.
 
     Algorithm 1 resets after collecting; new slots start at zero and nothing is drawn while collecting, so resetting
-    before it is the same.
+    before it is the same, unless overwriting is adaptive and looks at the sums.
     """
 
     config_type: ClassVar = Naive
     needs = Signal.GRADIENT_NORM
+    is_unbiased = True
 
     def __init__(self, config: Naive, setting: Setting):
         self.config = config

@@ -42,6 +42,8 @@ class NumbaDistribution(AbstractDistribution):
     @override
     def place(self, uniforms: View) -> View:
         count = uniforms.shape[1] // 2
+        if self.clock + count >= 2**31:
+            raise OverflowError("two billion insertions a member are the most that insertion stamps can count")
         self.check_room(count)
         slots = np.empty((len(uniforms), count), np.int64)
         kernels.place(
@@ -61,6 +63,8 @@ class NumbaDistribution(AbstractDistribution):
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
         if draw.clock == self.clock:
             return None
+        if draw.clock > self.clock or draw.size > self.size:
+            raise ValueError(f"the draw was made at {draw.clock} insertions of another sampler; this has {self.clock}")
         return self.stamps.gather(1, draw.slots) <= draw.clock
 
     @override

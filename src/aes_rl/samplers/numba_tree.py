@@ -2,7 +2,7 @@
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from typing_extensions import override
 
@@ -35,7 +35,12 @@ class NumbaTree(AbstractSumTree):
         return self._totals
 
     @override
-    def write(self, members: slice, slots: View, masses: Float[Tensor, "p B"]) -> None:
+    def write(
+        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+    ) -> None:
+        if kept is not None:
+            # Repetitions of a slot are kept or not together here: it was overwritten since the draw or it was not.
+            masses = torch.where(kept, masses, self.masses[members].gather(1, torch.from_numpy(slots)))
         kernels.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy())
 
     @override

@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.samplers.distribution import Overwrite
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
 from aes_rl.types import Draw, Signal, Signals
 
@@ -30,11 +30,12 @@ class Prioritized:
     """Which slot a full buffer gives up."""
 
     def __post_init__(self) -> None:
-        checks.non_negative("priority_exponent", self.priority_exponent)
+        checks.fraction("priority_exponent", self.priority_exponent)
         checks.fraction("weight_exponent", self.weight_exponent)
         if self.weight_exponent_end is not None:
             checks.fraction("weight_exponent_end", self.weight_exponent_end)
         checks.positive("smallest_error", self.smallest_error)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
 
 
 class PrioritizedRule(AbstractRule):
@@ -42,6 +43,7 @@ class PrioritizedRule(AbstractRule):
 
     config_type: ClassVar = Prioritized
     needs = Signal.TD_ERROR
+    is_unbiased = False
 
     def __init__(self, config: Prioritized, setting: Setting):
         if config.weight_exponent_end is not None:

@@ -36,6 +36,8 @@ class AbstractRule(ABC):
     config_type: ClassVar[type[Any]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
+    is_unbiased: ClassVar[bool]
+    """Whether the weights make the weighted mean over draws unbiased for the uniform mean (S1)."""
     floor: float
     """κ: the probability reserved for the uniform part."""
     overwrite: Overwrite
@@ -75,8 +77,8 @@ def schedule(first: float, last: float | None, update_step: int, setting: Settin
     """Linear from `first` to `last` over the run's updates, constant where `last` is None."""
     if last is None or setting.total_updates is None:
         return first
-    done = min(1.0, update_step / setting.total_updates)
-    return first + (last - first) * done
+    progress = min(1.0, update_step / setting.total_updates)
+    return first + (last - first) * progress
 
 
 def require_total_updates(what: str, setting: Setting) -> None:

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl import checks, engines
@@ -42,6 +42,9 @@ class Sampler:
     ):
         """Serve one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
         checks.count("capacity", capacity)
+        if total_updates is not None:
+            checks.count("total_updates", total_updates)
+        checks.choice("dtype", dtype, (torch.float32, torch.float64))
         if not configs:
             raise ValueError("no sampler was given; give one configuration per member, such as [Adaptive()]")
         self.configs = tuple(configs)
@@ -56,6 +59,7 @@ class Sampler:
         for part in self._slices:
             self.needs |= part.rule.needs
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.engine.device)
+        self._is_empty = True
 
     @property
     def members(self) -> int:
@@ -71,7 +75,11 @@ class Sampler:
 
         From 2K uniforms a member, such as `Streams.uniform` gives.
         """
+        self._check_members("the uniforms are", uniforms)
+        if uniforms.shape[1] % 2:
+            raise ValueError(f"{uniforms.shape[1]} uniforms a member were given; placing takes two a transition")
         slots = self.distribution.place(uniforms)
+        self._is_empty = False
         for members, rule in self._slices:
             placed = slots[members]
             self.distribution.tree.write(members, placed, rule.fresh(as_tensor(placed)))
@@ -79,6 +87,9 @@ class Sampler:
 
     def draw(self, uniforms: View) -> Draw:
         """Draw B live slots a member with the probabilities they have now, from B uniforms a member."""
+        self._check_members("the uniforms are", uniforms)
+        if self._is_empty:
+            raise ValueError(f"a batch of {uniforms.shape[1]} was asked of an empty replay; add a transition first")
         return self.distribution.draw(uniforms)
 
     def weights(self, draw: Draw) -> Float[Tensor, "P B"]:
@@ -88,6 +99,7 @@ class Sampler:
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Tell the rules what the update saw at the drawn slots; slots overwritten since the draw are skipped."""
+        self._check_members("the draw is", draw.slots_view)
         sound = reports.check(signals, self.needs, draw, self.engine)
         kept = self.distribution.is_current(draw)
         if sound is not None:
@@ -100,12 +112,15 @@ class Sampler:
                 part = self._part(draw, members)
                 masses = rule.feedback(part, signals if part is draw else reports.of_members(signals, members))
                 if masses is not None:
-                    self._write(members, part, masses, kept)
+                    tree = self.distribution.tree
+                    tree.write(members, part.slots_view, masses, None if kept is None else kept[members])
 
     def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
         """Tell full-information rules the squared gradient norm of every live slot (S8)."""
         if Signal.EVERY_GRADIENT_NORM not in self.needs:
             raise TypeError("these samplers learn from drawn slots: use feedback, or the sampler 'full-information'")
+        if squared_norms.requires_grad:
+            raise ValueError("the signal over all slots is part of a gradient computation; detach it first")
         if squared_norms.shape != (self.members, len(self)):
             raise ValueError(
                 f"the signal is {tuple(squared_norms.shape)}; it must cover all live slots: {(self.members, len(self))}"
@@ -132,18 +147,21 @@ class Sampler:
     def check(self) -> None:
         """Raise if a signal since the last check was negative or not finite. Waits for the device."""
         if bool(self._fault.any()):
-            members = self._fault.nonzero().flatten().tolist()
+            faulty = self._fault.nonzero().flatten().tolist()
             self._fault.zero_()
             raise ValueError(
-                f"members {members} reported a negative or non-finite signal; the draws concerned were skipped. "
+                f"members {faulty} reported a negative or non-finite signal; the draws concerned were skipped. "
                 "Look at the losses of these members: a diverged critic is the usual cause"
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that changes over time, as live tensors: copy before changing the sampler further."""
+        """All that changes over time. Copy it before changing the sampler further: most tensors are live."""
         state = {f"distribution.{name}": value for name, value in self.distribution.state_dict().items()}
-        for number, (_, rule) in enumerate(self._slices):
-            state |= {f"rules.{number}.{name}": value for name, value in rule.state_dict().items()}
+        for number, (members, rule) in enumerate(self._slices):
+            config = self.configs[members.start]
+            state |= {
+                f"rules.{number}.{type(config).__name__}.{name}": value for name, value in rule.state_dict().items()
+            }
         return state
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -164,7 +182,9 @@ class Sampler:
             if name.startswith("rules."):
                 value.copy_(state[name])
         prefix = "distribution."
+        self._fault.zero_()
         self.distribution.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+        self._is_empty = len(self) == 0
 
     def _make_distribution(self, floors: list[float], overwrites: list[Overwrite]) -> AbstractDistribution:
         if self.engine.name == "torch":
@@ -173,13 +193,9 @@ class Sampler:
 
         return NumbaDistribution(floors, overwrites, self.capacity)
 
-    def _write(
-        self, members: slice, draw: Draw, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "P B"] | None
-    ) -> None:
-        tree = self.distribution.tree
-        if kept is not None:
-            masses = torch.where(kept[members], masses, tree.masses[members].gather(1, draw.slots))
-        tree.write(members, draw.slots_view, masses)
+    def _check_members(self, what: str, view: View) -> None:
+        if view.shape[0] != self.members:
+            raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
 
     def _part(self, draw: Draw, members: slice) -> Draw:
         return draw if len(self._slices) == 1 else draw.of_members(members)

@@ -25,6 +25,8 @@ def check(signals: Signals, needs: Signal, draw: Draw, engine: AbstractEngine) -
     for name, values in _named(signals):
         if values.shape != draw.slots_view.shape:
             raise ValueError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
+        if values.dtype not in (torch.float32, torch.float64):
+            raise ValueError(f"{name} is {values.dtype}; report it as float32 or float64")
         if values.requires_grad:
             raise ValueError(f"{name} is part of a gradient computation; detach it before reporting it")
         mask = values_may_count(name, values, engine)

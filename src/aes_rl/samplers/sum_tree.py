@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from typing import Any
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aes_rl.types import View
@@ -25,8 +25,10 @@ class AbstractSumTree(ABC):
         """Sum of each member's masses."""
 
     @abstractmethod
-    def write(self, members: slice, slots: View, masses: Float[Tensor, "p B"]) -> None:
-        """Set the masses of some slots of some members. Of a slot named twice the last mass stays."""
+    def write(
+        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+    ) -> None:
+        """Set the masses of some slots of some members, where `kept`. Of a slot named twice the last mass stays."""
 
     @abstractmethod
     def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:

@@ -8,8 +8,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import weighting
-from aes_rl.samplers.distribution import Overwrite
+from aes_rl import checks, weighting
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Signal, Signals
 
@@ -21,12 +21,16 @@ class Uniform:
     overwrite: Overwrite = "fifo"
     """Which slot a full buffer gives up."""
 
+    def __post_init__(self) -> None:
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+
 
 class UniformRule(AbstractRule):
     """p(i) = 1/n: the floor takes all the probability and the masses are never asked."""
 
     config_type: ClassVar = Uniform
     needs = Signal.NONE
+    is_unbiased = True
 
     def __init__(self, config: Uniform, setting: Setting):
         self.setting = setting

@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from aes_rl.engines import choose
+from aes_rl.samplers.registry import rule_for
 from aes_rl.testing.history import Case, Life, Memory
 from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
 from aes_rl.types import Draw, EngineName, Signals
@@ -47,13 +48,21 @@ def frequencies_follow_probabilities(case: Case) -> None:
 
 
 def weighted_mean_is_unbiased(case: Case) -> None:
-    """The mean of an arbitrary function over draws, weighted by 1/(n·p), is the uniform mean."""
+    """The mean of an arbitrary function over draws, weighted by 1/(n·p), is the uniform mean.
+
+    A rule that says so of itself must give exactly these weights; any rule's are positive.
+    """
     engine = choose(case.engine, "cpu")
     for life in _stages(case):
         size = len(life.sampler)
         values = torch.sin(torch.arange(size, dtype=torch.float64) * 7 + 1) * torch.arange(1, size + 1)
         draw = life.draw(_DRAWS)
-        weighted = values[draw.slots] * unbiased(draw, engine, torch.float64)
+        weights = unbiased(draw, engine, torch.float64)
+        own = life.sampler.weights(draw).double()
+        assert bool((own > 0).all())
+        if rule_for(case.config).is_unbiased:
+            assert torch.allclose(own, weights, rtol=1e-6), "the weights are not 1/(n·p)"
+        weighted = values[draw.slots] * weights
         for member in range(case.members):
             chance = mean_p_value(weighted[member], float(values.mean()))
             assert chance > FALSE_ALARM, f"member {member}: a mean this far off has a chance of {chance}"

@@ -169,4 +169,4 @@ def _tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise ValueError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
-    return SummaryWriter(str(directory / "tensorboard"))  # type: ignore[no-untyped-call]
+    return SummaryWriter(str(directory / "tensorboard"))
