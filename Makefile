@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup test check docs bench-replay clean
+.PHONY: help setup test check docs bench-replay bench-train learn clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -40,6 +40,12 @@ docs: setup ## Serve the documentation at http://127.0.0.1:8000
 
 bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Baselines3; several minutes
 	$(BIN)/python benchmarks/replay.py
+
+bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
+	$(BIN)/python benchmarks/train.py
+
+learn: .venv/dev ## Train real tasks to a score and print the table; an hour or more
+	$(BIN)/python benchmarks/learn.py
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

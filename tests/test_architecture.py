@@ -16,6 +16,8 @@ LAYERS = [
     {"replay", "samplers", "gradients"},
     {"lab", "testing", "agents"},
     {"training"},
+    {"cli"},
+    {"__main__"},
 ]
 """A part may import parts of its own layer and of the layers before it, but for the pairs below."""
 FORBIDDEN = {

@@ -1,6 +1,7 @@
 """One environment a member, stepped in worker processes through shared memory while the learner updates."""
 
 import multiprocessing
+import os
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
@@ -175,7 +176,7 @@ class Environments:
         for worker in self._workers:
             worker.close()
         if self._memory is not None:
-            del self.board
+            del self.board  # its arrays keep the memory open
             self._memory.close()
             self._memory.unlink()
             self._memory = None
@@ -248,3 +249,5 @@ def _work(
         pass  # the parent is gone or has closed the pipe
     except Exception:
         pipe.send(("failed", traceback.format_exc()))
+    finally:
+        os._exit(0)  # arrays still show the shared memory, and Python would complain about closing it

@@ -1,0 +1,105 @@
+"""Do the agents learn? `make learn`: real tasks trained to a score, an hour or more on two cores; not part of CI.
+
+Prints one row a member with the best evaluation within the budget, and fails if a bar is missed.
+"""
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from aes_rl.training import Session, Training
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A score that every member must reach within a number of environment steps."""
+
+    config: Training
+    score: float
+
+
+SAMPLERS = ("uniform", "prioritized", "adaptive")
+BARS = {
+    "sac": Bar(
+        Training(
+            task="InvertedPendulum-v5",
+            agent="sac",
+            samplers=SAMPLERS,
+            seeds=(0, 1),
+            env_steps=10_000,
+            capacity=100_000,
+            evaluate_every=500,
+        ),
+        950,
+    ),
+    "ddpg": Bar(
+        Training(
+            task="InvertedPendulum-v5",
+            agent="ddpg",
+            samplers=SAMPLERS,
+            seeds=(0, 1),
+            env_steps=60_000,
+            capacity=100_000,
+            evaluate_every=1000,
+        ),
+        900,
+    ),
+    "hopper": Bar(
+        Training(
+            task="Hopper-v5",
+            agent="sac",
+            samplers=("adaptive",),
+            seeds=(0, 1),
+            env_steps=100_000,
+            capacity=1_000_000,
+            evaluate_every=5000,
+        ),
+        1000,
+    ),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("bars", nargs="*", choices=[[], *BARS], help="which to run; all by default")
+    parser.add_argument("--stop-early", action="store_true", help="end a run once every member has reached its bar")
+    arguments = parser.parse_args()
+    torch.set_num_threads(2)
+    missed = False
+    print(f"{'task':22} {'agent':6} {'sampler':12} {'seed':>5} {'best':>8} {'at step':>9} {'bar':>6}")
+    for name in arguments.bars or BARS:
+        bar = BARS[name]
+        for (sampler, seed), (score, step) in best_scores(bar, arguments.stop_early).items():
+            missed |= score < bar.score
+            verdict = "" if score >= bar.score else "  missed"
+            print(
+                f"{bar.config.task:22} {bar.config.agent:6} {sampler:12} {seed:5} {score:8.1f} {step:9,} "
+                f"{bar.score:6.0f}{verdict}",
+                flush=True,
+            )
+    sys.exit(int(missed))
+
+
+def best_scores(bar: Bar, stop_early: bool) -> dict[tuple[str, int], tuple[float, int]]:
+    """The best evaluation of every member and the step it was made at."""
+    best: dict[tuple[str, int], tuple[float, int]] = {}
+    with tempfile.TemporaryDirectory() as directory:
+        session = Session(bar.config, Path(directory) / "run")
+        for step in session.steps():
+            if step.env_step % bar.config.evaluate_every:
+                continue
+            for member, score in session.scores.items():
+                if member not in best or score > best[member][0]:
+                    best[member] = (score, step.env_step)
+            if stop_early and all(score >= bar.score for score, _ in best.values()):
+                break
+        session.close()
+    return best
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,183 @@
+"""What the commands do: train with a progress display, evaluate and film a finished run."""
+
+import argparse
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import torch
+import tyro
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.table import Table
+
+from aes_rl.training import checkpoint, simulator
+from aes_rl.training import record as files
+from aes_rl.training.config import Training
+from aes_rl.training.evaluation import evaluate as play
+from aes_rl.training.presets import Preset, preset
+from aes_rl.training.run import Run
+from aes_rl.training.session import Interrupted, Session
+
+_console = Console()
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """Play deterministic episodes with a run's newest checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    """Directory of the run."""
+    episodes: int = 10
+    """Episodes a member."""
+    number: int = 1_000_000
+    """Chooses the episodes' seeds; evaluations while training use small numbers."""
+
+
+@dataclass(frozen=True)
+class Record:
+    """Film one deterministic episode of a run as a GIF, without a screen."""
+
+    run: tyro.conf.Positional[Path]
+    """Directory of the run."""
+    output: Path | None = None
+    """The file to write; by default episode.gif in the run's directory."""
+    member: int = 0
+    """Which member to film, in the order of evaluate's table."""
+    frames: int = 300
+    """Most frames to film."""
+    number: int = 1_000_000
+    """Chooses the episode's seed."""
+
+
+def train(words: list[str]) -> None:
+    """Train a run in a directory, or continue it; the options are those of `Training`."""
+    first = argparse.ArgumentParser(add_help=False)
+    first.add_argument("directory", nargs="?")
+    first.add_argument("--preset", choices=get_args(Preset), default="default")
+    first.add_argument("--task", default=Training.task)
+    first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
+    known, _ = first.parse_known_args(words)
+
+    @dataclass(frozen=True)
+    class Train:
+        """Train agents that differ in sampler and seed as one population; the same command continues a stopped run."""
+
+        directory: tyro.conf.Positional[Path]
+        """Where the run's files go."""
+        config: tyro.conf.OmitArgPrefixes[Training]
+        preset: Preset = "default"
+        """Where the options start from: today's defaults, or the paper's for its eight tasks."""
+
+    start = preset(known.preset, known.task, known.agent)
+    asked = tyro.cli(Train, prog="aes-rl train", args=words, default=Train(tyro.MISSING, start, known.preset))
+    run_session(asked.config, asked.directory)
+
+
+def run_session(config: Training, directory: Path) -> None:
+    """Train to the end with a progress display, and print the scores."""
+    session = Session(config, directory)
+    if session.was_resumed:
+        _console.print(f"continuing {directory} at step {session.first_step:,}")
+    try:
+        with _progress(session) as advance:
+            for step in session.steps():
+                advance(step.env_step)
+    except Interrupted:
+        _console.print(
+            f"stopped at step {session.run.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
+            " and the same options"
+        )
+        return
+    finally:
+        session.close()
+    _console.print(_scores(session))
+    _console.print(f"curves, metrics and checkpoint are in {directory}")
+
+
+def evaluate(words: list[str]) -> None:
+    """Print the scores of a run's newest checkpoint."""
+    asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
+    run = _loaded(asked.run)
+    score = play(run.agent, run.config.task, run.evaluation_seeds(asked.number, asked.episodes), run.config.device)
+    run.close()
+    table = Table("member", "sampler", "seed", "mean return", "standard deviation", "mean length")
+    for number, (sampler, seed) in enumerate(run.config.members):
+        returns, lengths = score.returns[number], score.lengths[number]
+        spread = f"{returns.std(ddof=1):.1f}" if asked.episodes > 1 else ""
+        table.add_row(str(number), sampler, str(seed), f"{returns.mean():.1f}", spread, f"{lengths.mean():.0f}")
+    _console.print(table)
+
+
+def record(words: list[str]) -> None:
+    """Film one member of a run."""
+    import imageio
+
+    asked = tyro.cli(Record, prog="aes-rl record", args=words)
+    run = _loaded(asked.run)
+    if not 0 <= asked.member < len(run.config.members):
+        raise ValueError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
+    environment = simulator.make(run.config.task, render_mode="rgb_array")
+    space: Any = environment.action_space
+    observation, _ = environment.reset(seed=run.evaluation_seeds(asked.number, 1)[asked.member][0])
+    frames: list[Any] = []
+    for _ in range(asked.frames):
+        frames.append(environment.render())
+        everyone = np.broadcast_to(observation.astype(np.float32), (len(run.config.members), 1, observation.size))
+        action = run.agent.act_greedily(torch.from_numpy(everyone.copy()).to(run.config.device))[asked.member, 0]
+        scaled = (space.high + space.low) / 2 + (space.high - space.low) / 2 * action.cpu().numpy()
+        observation, _, terminated, truncated, _ = environment.step(scaled)
+        if terminated or truncated:
+            break
+    environment.close()
+    run.close()
+    output = asked.output or asked.run / "episode.gif"
+    imageio.mimsave(output, frames, duration=1000 / environment.metadata.get("render_fps", 30), loop=0)
+    _console.print(f"{len(frames)} frames in {output}")
+
+
+def _loaded(directory: Path) -> Run:
+    run = Run(replace(files.read_config(directory), workers=0))
+    checkpoint.load(run, directory / "checkpoint")
+    return run
+
+
+@contextmanager
+def _progress(session: Session) -> Iterator[Any]:
+    """A bar with steps a second, time left and the newest score of every sampler."""
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.fields[status]}"), console=_console) as bar:
+        label = f"{session.config.task} {session.config.agent}"
+        task = bar.add_task(label, total=session.config.env_steps, completed=session.first_step, status="")
+        started, shown = time.monotonic(), 0.0
+
+        def advance(env_step: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown < 0.2 and env_step != session.config.env_steps:
+                return
+            shown = now
+            speed = (env_step - session.first_step) / max(now - started, 1e-9)
+            scores = "  ".join(f"{name} {score:.0f}" for name, score in _mean_scores(session).items())
+            bar.update(task, completed=env_step, status=f"{speed:.0f} steps/s  {scores}")
+
+        yield advance
+
+
+def _mean_scores(session: Session) -> dict[str, float]:
+    by_sampler: dict[str, list[float]] = {}
+    for (sampler, _), score in session.scores.items():
+        by_sampler.setdefault(sampler, []).append(score)
+    return {sampler: float(np.mean(scores)) for sampler, scores in by_sampler.items()}
+
+
+def _scores(session: Session) -> Table:
+    table = Table("sampler", *(f"seed {seed}" for seed in session.config.seeds), "mean", title=session.config.task)
+    for sampler, mean in _mean_scores(session).items():
+        own = [session.scores[sampler, seed] for seed in session.config.seeds]
+        table.add_row(sampler, *(f"{score:.1f}" for score in own), f"{mean:.1f}")
+    return table

@@ -1,0 +1,259 @@
+"""Whole runs: killed and resumed, alone and in company, and refused where they make no sense."""
+
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from aes_rl.agents import DDPG, SAC
+from aes_rl.cli import main
+from aes_rl.samplers import Adaptive
+from aes_rl.training import PAPER_TASKS, Run, Session, Training, preset, record, train
+from aes_rl.training.loop import updates_due
+
+SMALL = Training(
+    task="InvertedPendulum-v5",
+    samplers=("uniform", "prioritized", "adaptive"),
+    seeds=(0, 1),
+    env_steps=260,
+    capacity=150,
+    evaluate_every=50,
+    evaluation_episodes=2,
+    log_every=20,
+    checkpoint_every=40,
+    workers=2,
+    sac=SAC(hidden=(8, 8), batch_size=8, warm_up_steps=30),
+    ddpg=DDPG(hidden=(8, 8), batch_size=8, warm_up_steps=30),
+)
+OPTIONS = shlex.split("""
+--task InvertedPendulum-v5 --samplers uniform prioritized adaptive --seeds 0 1 --env-steps 260 --capacity 150
+--evaluate-every 50 --evaluation-episodes 2 --log-every 20 --checkpoint-every 40 --workers 2
+--sac.hidden 8 8 --sac.batch-size 8 --sac.warm-up-steps 30
+--ddpg.hidden 8 8 --ddpg.batch-size 8 --ddpg.warm-up-steps 30
+""")
+
+
+def finish(config: Training, directory: Path) -> str:
+    session = Session(config, directory)
+    for _ in session.steps():
+        pass
+    session.close()
+    return (directory / "evaluations.csv").read_text()
+
+
+def command(directory: Path, agent: str) -> list[str]:
+    return [sys.executable, "-m", "aes_rl", "train", str(directory), "--agent", agent, *OPTIONS]
+
+
+@pytest.mark.parametrize("agent", ["sac", "ddpg"])
+def test_killed_runs_resume_to_the_same_file(agent, tmp_path) -> None:
+    """SIGKILL at several moments, before and after checkpoints: evaluations.csv ends byte for byte the same."""
+    expected = finish(replace(SMALL, agent=agent), tmp_path / "whole")
+    assert len(expected.splitlines()) == 1 + 6 * 6
+    for rows in (3, 14, 27):
+        directory = tmp_path / f"killed-{rows}"
+        table = directory / "evaluations.csv"
+        process = subprocess.Popen(command(directory, agent), stdout=subprocess.DEVNULL)
+        while process.poll() is None and not (table.exists() and table.read_text().count("\n") > rows):
+            time.sleep(0.005)
+        assert process.poll() is None, "the run ended before it could be killed"
+        process.kill()
+        process.wait()
+        if rows > 6:
+            subprocess.run(command(directory, agent), check=True, stdout=subprocess.DEVNULL)
+        else:
+            assert finish(replace(SMALL, agent=agent), directory) == expected
+        assert table.read_text() == expected
+
+
+def test_terminated_runs_save_and_say_how_to_resume(tmp_path) -> None:
+    expected = finish(SMALL, tmp_path / "whole")
+    directory = tmp_path / "stopped"
+    table = directory / "evaluations.csv"
+    process = subprocess.Popen(command(directory, "sac"), stdout=subprocess.PIPE, text=True)
+    while not (table.exists() and table.read_text().count("\n") > 7):
+        time.sleep(0.005)
+    process.send_signal(signal.SIGTERM)
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0
+    assert "everything is saved" in output
+    assert "aes-rl train" in output
+    assert finish(SMALL, directory) == expected
+    assert finish(SMALL, directory) == expected, "a finished run has nothing left to do"
+
+
+def test_a_member_is_the_same_in_any_company() -> None:
+    """Integers and noise the same alone and among others, floats within 1e-5 for 50 updates; bitwise among others."""
+    config = replace(SMALL, env_steps=80, samplers=("adaptive",), workers=0)
+
+    def trace(seeds):
+        run = Run(replace(config, seeds=seeds))
+        position = seeds.index(1)
+        slots, floats = [], []
+        for step in train(run):
+            if step.sample is not None:
+                slots.append(step.sample.draw.slots[position].tolist())
+                floats.append(step.update.signals.gradient_norm["critic"][position])
+        actor = [parameter[position].detach() for parameter in run.agent.actor.parameters()]
+        run.close()
+        return slots, floats + actor
+
+    alone, pair, three = trace((1,)), trace((0, 1)), trace((0, 1, 2))
+    assert len(alone[0]) == 50
+    assert alone[0] == pair[0] == three[0]
+    for one, two, other in zip(alone[1], pair[1], three[1], strict=True):
+        assert torch.allclose(one, two, rtol=1e-5, atol=1e-6)
+        assert torch.equal(two, other)
+
+
+@pytest.mark.parametrize(("steps", "updates"), [(1, 1), (5, 1), (10, 7)])
+def test_schedules_of_rounds(steps, updates) -> None:
+    config = replace(SMALL, env_steps=90, steps_per_round=steps, updates_per_round=updates, workers=0)
+    run = Run(config)
+    made = [0]
+    for _ in train(run):
+        made.append(run.update_step)
+    run.close()
+    for env_step in range(90):
+        due = updates if env_step >= 30 and (env_step - 30) % steps == 0 else 0
+        assert made[env_step + 1] - made[env_step] == due
+    assert made[-1] == config.total_updates
+
+
+def test_observations_of_ended_episodes_are_stored_as_they_ended() -> None:
+    """The transition holds the last observation of its episode, not the first of the next."""
+    run = Run(replace(SMALL, env_steps=60, workers=0))
+    ends = 0
+    for step in train(run):
+        newest = (run.env_step - 1) % 150
+        stored = run.replay.storage.rows[:, newest]
+        size = run.sizes.observation
+        following = stored[:, size + run.sizes.action : -2]
+        for member in range(len(run.config.members)):
+            if step.ended[member]:
+                ends += 1
+                assert not torch.equal(following[member], run.observation()[member])
+            else:
+                assert torch.equal(following[member], run.observation()[member])
+    run.close()
+    assert ends > 0
+
+
+def test_a_finished_run_can_be_evaluated(tmp_path, capsys) -> None:
+    finish(SMALL, tmp_path / "run")
+    main(["evaluate", str(tmp_path / "run"), "--episodes", "2"])
+    assert "prioritized" in capsys.readouterr().out
+
+
+def test_files_of_a_run(tmp_path) -> None:
+    finish(SMALL, tmp_path / "run")
+    names = {path.name for path in (tmp_path / "run").iterdir()}
+    assert names == {"config.json", "manifest.json", "evaluations.csv", "metrics.csv", "checkpoint"}
+    assert record.read_config(tmp_path / "run") == SMALL
+    assert not list(tmp_path.rglob("*.pkl"))
+
+
+def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
+    finish(replace(SMALL, env_steps=40), tmp_path / "run")
+    before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("years of work")
+    cases = [
+        (["train", str(tmp_path / "a"), "--task", "Hoper-v5"], "unknown task 'Hoper-v5'"),
+        (["train", str(tmp_path / "a"), "--task", "CartPole-v1"], "need a vector of numbers"),
+        (["train", str(tmp_path / "a"), "--seeds", "1", "1"], r"seeds (1, 1) repeat"),
+        (["train", str(tmp_path / "a"), "--samplers", "adaptiv"], "unknown sampler 'adaptiv'"),
+        (["train", str(tmp_path / "a"), "--preset", "paper", "--task", "Swimmer-v5"], "the paper has no parameters"),
+        (["train", str(tmp_path / "run"), "--task", "Hopper-v5"], "holds a run with another configuration"),
+        (["train", str(tmp_path / "other")], "is not empty and holds no run"),
+        (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
+        (["sing"], "unknown command 'sing'; the commands are train, evaluate, record"),
+    ]
+    for words, message in cases:
+        with pytest.raises(SystemExit) as caught:
+            main(words)
+        assert caught.value.code == 1
+        told = capsys.readouterr().err.strip()
+        assert message in told, told
+        assert "\n" not in told
+    assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_damaged_and_foreign_checkpoints_are_refused(tmp_path) -> None:
+    config = replace(SMALL, env_steps=40)
+    finish(config, tmp_path / "run")
+    (newest,) = (tmp_path / "run" / "checkpoint").iterdir()
+    tensors, facts = newest / "tensors.safetensors", newest / "facts.json"
+    whole, known = tensors.read_bytes(), facts.read_text()
+    for damage, message in (
+        (lambda: tensors.write_bytes(whole[: len(whole) // 2]), "cannot be read"),
+        (lambda: facts.write_text(known[:20]), "cannot be read"),
+        (lambda: facts.write_text(known.replace('"version": 1', '"version": 99')), "has version 99"),
+    ):
+        damage()
+        with pytest.raises(ValueError, match=message):
+            Session(config, tmp_path / "run")
+        tensors.write_bytes(whole)
+        facts.write_text(known)
+    with pytest.raises(ValueError, match="another configuration"):
+        Session(replace(config, capacity=99), tmp_path / "run")
+
+
+def test_an_unfinished_checkpoint_is_ignored(tmp_path) -> None:
+    config = replace(SMALL, env_steps=80)
+    expected = finish(config, tmp_path / "run")
+    leftover = tmp_path / "run" / "checkpoint" / "unfinished"
+    leftover.mkdir()
+    (leftover / "facts.json").write_text("{")
+    assert finish(config, tmp_path / "run") == expected
+
+
+def test_a_reward_that_is_not_finite_stops_the_run(tmp_path, monkeypatch) -> None:
+    session = Session(replace(SMALL, workers=0), tmp_path / "run")
+    receive = session.run.environments.receive
+
+    def broken():
+        board = receive()
+        if session.run.env_step == 20:
+            board.reward[2] = float("nan")
+        return board
+
+    monkeypatch.setattr(session.run.environments, "receive", broken)
+    with pytest.raises(ValueError, match="reward of member 2 is not finite"):
+        for _ in session.steps():
+            pass
+    session.close()
+
+
+def test_paper_preset() -> None:
+    for task in PAPER_TASKS:
+        for agent in ("sac", "ddpg"):
+            made = preset("paper", task, agent)
+            assert made.seeds == (2, 20, 200, 2000, 20000)
+    humanoid = preset("paper", "Humanoid-v5", "sac")
+    assert humanoid.sampler.adaptive == Adaptive(floor=0.1, nu=10_000.0, retention=0.7, retention_end=0.2)
+    assert humanoid.sac.value_function
+    assert humanoid.sac.learning_rate == 1e-4
+    ddpg = preset("paper", "Hopper-v4", "ddpg")
+    assert ddpg.sampler.adaptive == Adaptive(floor=0.1, nu=1000.0, retention=0.9)
+    assert ddpg.ddpg == DDPG()
+
+
+def test_updates_are_due_after_warm_up() -> None:
+    run = Run(replace(SMALL, workers=0))
+    run.env_step = 29
+    assert updates_due(run) == 0
+    run.env_step = 30
+    assert updates_due(run) == 1
+    run.close()
+
+
+def test_tensorboard_files_are_written(tmp_path) -> None:
+    finish(replace(SMALL, env_steps=60, tensorboard=True), tmp_path / "run")
+    assert any((tmp_path / "run" / "tensorboard").iterdir())
