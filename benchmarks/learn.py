@@ -6,7 +6,7 @@ Prints one row a member with the best evaluation within the budget, and fails if
 import argparse
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -67,13 +67,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bars", nargs="*", choices=[[], *BARS], help="which to run; all by default")
     parser.add_argument("--stop-early", action="store_true", help="end a run once every member has reached its bar")
+    parser.add_argument("--device", default="cpu", help="where agents and replay live")
     arguments = parser.parse_args()
     torch.set_num_threads(2)
     missed = False
     print(f"{'task':22} {'agent':6} {'sampler':12} {'seed':>5} {'best':>8} {'at step':>9} {'bar':>6}")
     for name in arguments.bars or BARS:
         bar = BARS[name]
-        for (sampler, seed), (score, step) in best_scores(bar, arguments.stop_early).items():
+        for (sampler, seed), (score, step) in best_scores(bar, arguments.device, arguments.stop_early).items():
             missed |= score < bar.score
             verdict = "" if score >= bar.score else "  missed"
             print(
@@ -84,11 +85,11 @@ def main() -> None:
     sys.exit(int(missed))
 
 
-def best_scores(bar: Bar, stop_early: bool) -> dict[tuple[str, int], tuple[float, int]]:
+def best_scores(bar: Bar, device: str, stop_early: bool) -> dict[tuple[str, int], tuple[float, int]]:
     """The best evaluation of every member and the step it was made at."""
     best: dict[tuple[str, int], tuple[float, int]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        session = Session(bar.config, Path(directory) / "run")
+        session = Session(replace(bar.config, device=device), Path(directory) / "run")
         for step in session.steps():
             if step.env_step % bar.config.evaluate_every:
                 continue

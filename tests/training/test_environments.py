@@ -129,8 +129,7 @@ class Exploding(gymnasium.Env):
 
 
 def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
-    """The task is registered by its module path, which the worker imports."""
-    register("Exploding-v0", entry_point="tests.training.test_environments:Exploding")
+    """The task is named with its module, which the worker imports."""
     task = "tests.training.test_environments:Exploding-v0"
     environments = Environments(task, [0, 1], workers=1)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import numpy as np
 import torch
@@ -69,7 +69,7 @@ def train(words: list[str]) -> None:
 
         directory: tyro.conf.Positional[Path]
         """Where the run's files go."""
-        config: tyro.conf.OmitArgPrefixes[Training]
+        config: Annotated[Training, tyro.conf.arg(name="")]
         preset: Preset = "default"
         """Where the options start from: today's defaults, or the paper's for its eight tasks."""
 

@@ -2,10 +2,10 @@
 
 import multiprocessing
 import os
+import tempfile
 import traceback
 from collections.abc import Sequence
 from multiprocessing.connection import Connection
-from multiprocessing.shared_memory import SharedMemory
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -36,7 +36,8 @@ def sizes_of(task: str) -> Sizes:
 class Board:
     """The arrays through which learner and environments talk, one row a member."""
 
-    def __init__(self, members: int, sizes: Sizes, buffer: Any = None):
+    def __init__(self, members: int, sizes: Sizes, path: str | None = None):
+        """In this process's own memory, or in a file that several processes map."""
         shapes = {
             "action": (members, sizes.action),
             "observation": (members, sizes.observation),
@@ -46,8 +47,10 @@ class Board:
             "ended": (members,),
             "episode_return": (members,),
         }
-        self.bytes = sum(int(np.prod(shape)) for shape in shapes.values()) * 4
-        memory = np.zeros(self.bytes // 4, np.float32) if buffer is None else np.frombuffer(buffer, np.float32)
+        size = sum(int(np.prod(shape)) for shape in shapes.values())
+        memory: Array = np.zeros(size, np.float32)
+        if path is not None:
+            memory = np.memmap(path, np.float32, "r+", shape=(size,))  # grows the file to its size
         start = 0
         views = {}
         for name, shape in shapes.items():
@@ -122,20 +125,20 @@ class Environments:
         self.task = task
         sizes = sizes_of(task)
         members = len(seeds)
-        self._memory: SharedMemory | None = None
         self._workers: list[_Worker] = []
         self._group: Group | None = None
         if workers == 0:
             self.board = Board(members, sizes)
             self._group = Group(task, range(members), seeds, self.board)
             return
-        self._memory = SharedMemory(create=True, size=Board(members, sizes).bytes)
-        self.board = Board(members, sizes, self._memory.buf)
+        path = _shared_file()
+        self.board = Board(members, sizes, path)
         for part in np.array_split(np.arange(members), min(workers, members)):
             own = [int(member) for member in part]
-            self._workers.append(_Worker(task, own, [seeds[m] for m in own], members, sizes, self._memory.name))
+            self._workers.append(_Worker(task, own, [seeds[m] for m in own], members, sizes, path))
         for worker in self._workers:
             worker.answer()
+        os.unlink(path)  # everybody has mapped it, and it goes when the last of them does
 
     def send(self, action: Array) -> None:
         """Let every environment take its action."""
@@ -170,27 +173,22 @@ class Environments:
             worker.answer()
 
     def close(self) -> None:
-        """End the workers and free the shared memory."""
+        """End the workers."""
         if self._group is not None:
             self._group.close()
         for worker in self._workers:
             worker.close()
-        if self._memory is not None:
-            del self.board  # its arrays keep the memory open
-            self._memory.close()
-            self._memory.unlink()
-            self._memory = None
 
 
 class _Worker:
     """A process with a pipe. Either end notices when the other is gone: reading from the pipe ends."""
 
-    def __init__(self, task: str, members: list[int], seeds: list[int], count: int, sizes: Sizes, memory: str):
+    def __init__(self, task: str, members: list[int], seeds: list[int], count: int, sizes: Sizes, path: str):
         self.task, self.members = task, members
         context = multiprocessing.get_context("spawn")  # a forked child would keep its siblings' pipes open
         self._pipe, theirs = context.Pipe()
         self._process = context.Process(
-            target=_work, args=(theirs, task, members, seeds, count, sizes, memory), daemon=True
+            target=_work, args=(theirs, task, members, seeds, count, sizes, path), daemon=True
         )
         self._process.start()
         theirs.close()
@@ -224,14 +222,21 @@ class _Worker:
         )
 
 
+def _shared_file() -> str:
+    """A file in memory where the system has such a folder, else in the ordinary temporary folder."""
+    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
+    handle, path = tempfile.mkstemp(prefix="aes-rl-", dir=folder)
+    os.close(handle)
+    return path
+
+
 def _work(
-    pipe: Connection, task: str, members: list[int], seeds: list[int], count: int, sizes: Sizes, memory: str
+    pipe: Connection, task: str, members: list[int], seeds: list[int], count: int, sizes: Sizes, path: str
 ) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    shared = SharedMemory(memory)
-    board = Board(count, sizes, shared.buf)
+    board = Board(count, sizes, path)
     try:
         group = Group(task, members, seeds, board)
         pipe.send(("done", None))
@@ -249,5 +254,3 @@ def _work(
         pass  # the parent is gone or has closed the pipe
     except Exception:
         pipe.send(("failed", traceback.format_exc()))
-    finally:
-        os._exit(0)  # arrays still show the shared memory, and Python would complain about closing it

@@ -7,7 +7,7 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -51,17 +51,19 @@ class Table:
         self._file.close()
 
 
-def write_config(directory: Path, config: Training) -> None:
-    """Write config.json; raises where the directory belongs to another configuration."""
-    path = directory / "config.json"
-    if path.exists():
+def check_directory(directory: Path, config: Training) -> None:
+    """Raise where the directory belongs to another configuration or to something else."""
+    if (directory / "config.json").exists():
         if read_config(directory) != config:
             raise ValueError(f"{directory} holds a run with another configuration; choose another directory")
-        return
-    if directory.exists() and any(directory.iterdir()):
+    elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+
+
+def write_config(directory: Path, config: Training) -> None:
+    """Write config.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(asdict(config), indent=1) + "\n")
+    (directory / "config.json").write_text(json.dumps(asdict(config), indent=1) + "\n")
 
 
 def read_config(directory: Path) -> Training:
@@ -85,7 +87,7 @@ def read_config(directory: Path) -> Training:
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:
     """Where and with what the run was made."""
     manifest = {
-        "versions": {name: version(name) for name in _PACKAGES} | {"python": platform.python_version()},
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "machine": {"system": platform.platform(), "processors": os.cpu_count(), "threads": torch.get_num_threads()},
         "members": [{"sampler": sampler, "seed": seed} for sampler, seed in config.members],
         "commit": _commit(),
@@ -97,6 +99,13 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:
     """JSON has lists where configurations have tuples."""
     return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None  # run from a source tree
 
 
 def _commit() -> str | None:

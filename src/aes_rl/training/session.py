@@ -40,9 +40,10 @@ class Session:
 
     def __init__(self, config: Training, directory: Path):
         """Start the run, or continue it from its newest checkpoint."""
-        record.write_config(directory, config)
+        record.check_directory(directory, config)
         self.config, self.directory = config, directory
         self.run = Run(config)
+        record.write_config(directory, config)
         self._checkpoints = directory / "checkpoint"
         sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
         self.was_resumed = checkpoint.exists(self._checkpoints)
