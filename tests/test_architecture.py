@@ -39,7 +39,7 @@ def imports_of(path: Path) -> set[str]:
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("aes_rl"):
             rest = node.module.split(".")[1:]
-            found |= {rest[0]} if rest else {alias.name for alias in node.names}
+            found |= {rest[0]} if rest else {alias.name for alias in node.names if not alias.name.startswith("__")}
         elif isinstance(node, ast.Import):
             found |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("aes_rl.")}
     return found
