@@ -75,3 +75,8 @@ def test_the_torch_engine_runs_without_numba() -> None:
         "replay.sample(2)\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_one_transition_can_be_followed_through_five_files() -> None:
+    """env step → store → draw → update → feedback, in under a thousand lines."""
+    subprocess.run([sys.executable, str(ROOT / "scripts" / "trace.py")], check=True)
