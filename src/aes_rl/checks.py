@@ -1,7 +1,9 @@
 """Checks of values that people type: one line that names the value, the limit and the fix."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from torch import Tensor
 
 
 def positive(name: str, value: float) -> None:
@@ -38,3 +40,16 @@ def count(name: str, value: int) -> None:
     """Raise unless `value` is a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+
+
+def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
+    """Raise unless a saved state has the entries of `own`, in the same shapes."""
+    if own.keys() != state.keys():
+        differing = ", ".join(sorted(own.keys() ^ state.keys()))
+        raise ValueError(f"the state and this {owner} differ in {differing}; load it into what it was saved from")
+    for name, value in own.items():
+        if state[name].shape != value.shape:
+            raise ValueError(
+                f"the state's {name} is {tuple(state[name].shape)}, this {owner}'s {tuple(value.shape)}; "
+                f"make the {owner} with the sizes and members it was saved with"
+            )

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from aes_rl import checks
 from aes_rl.gradients import Taps, squared_norms
 from aes_rl.types import Signal, Signals
 
@@ -64,15 +65,7 @@ class AbstractAgent(ABC):
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Copy a saved state in place."""
         own = self.state_dict()
-        if own.keys() != state.keys():
-            differing = sorted(own.keys() ^ state.keys())
-            raise ValueError(f"the state and this agent differ in {differing}; it is another agent's")
-        for name, value in own.items():
-            if value.shape != state[name].shape:
-                raise ValueError(
-                    f"the state's {name} is {tuple(state[name].shape)}, this agent's {tuple(value.shape)}; "
-                    "make the agent with the sizes and members it was saved with"
-                )
+        checks.same_layout("agent", own, state)
         for name, value in own.items():
             value.copy_(state[name])
 

@@ -110,18 +110,9 @@ class Replay:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next samples are the ones the saved replay would have given."""
         own = self.state_dict()
-        if own.keys() != state.keys():
-            raise ValueError(
-                f"the state has {sorted(state)}, this replay {sorted(own)}; load it into the samplers it was saved "
-                "from, in the same order"
-            )
+        checks.same_layout("replay", own, state)
         if not torch.equal(state["seeds"].cpu(), own["seeds"]):
             raise ValueError(f"the state was saved with seeds {state['seeds'].tolist()}, not {self.streams.seeds}")
-        if state["rows"].shape != self.storage.rows.shape:
-            raise ValueError(
-                f"the state's rows are {tuple(state['rows'].shape)}, this replay's {tuple(self.storage.rows.shape)}; "
-                "make the replay with the sizes it was saved with"
-            )
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.storage.rows.copy_(state["rows"])

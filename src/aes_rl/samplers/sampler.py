@@ -167,17 +167,7 @@ class Sampler:
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next draws are the ones the saved sampler would have made."""
         own = self.state_dict()
-        if own.keys() != state.keys():
-            raise ValueError(
-                f"the state has {sorted(state)}, this sampler {sorted(own)}; load it into the samplers it was saved "
-                "from, in the same order"
-            )
-        for name, value in own.items():
-            if state[name].shape != value.shape:
-                raise ValueError(
-                    f"the state's {name} is {tuple(state[name].shape)}, this sampler's {tuple(value.shape)}; "
-                    "make the sampler with the capacity and the members it was saved with"
-                )
+        checks.same_layout("sampler", own, state)
         for name, value in own.items():
             if name.startswith("rules."):
                 value.copy_(state[name])
