@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.linalg import vector_norm
 from torch.nn.functional import layer_norm
 
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
@@ -21,7 +22,7 @@ def linear(layer: nn.Module, inputs: Float[Tensor, "*batch in"]) -> Float[Tensor
     assert isinstance(layer, nn.Linear | PopulationLinear)
     coefficient = inputs.new_zeros(inputs.shape[:-1])
     if layer.weight.requires_grad:
-        coefficient = inputs.square().sum(dim=-1)
+        coefficient = vector_norm(inputs, dim=-1).square()
     if layer.bias is not None and layer.bias.requires_grad:
         coefficient = coefficient + 1
     return coefficient
