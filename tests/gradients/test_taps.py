@@ -140,6 +140,25 @@ def test_norms_under_compile(kind) -> None:
         assert torch.allclose(one, other, rtol=1e-12)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # the compiler's own
+def test_population_norms_under_compile() -> None:
+    torch.manual_seed(0)
+    network = nn.Sequential(
+        PopulationLinear(2, 3, 4), PopulationLayerNorm(2, 4), nn.ReLU(inplace=True), PopulationLinear(2, 4, 1)
+    ).double()
+    taps = Taps(network)
+    samples, targets, weights = torch.randn(2, 5, 3).double(), torch.randn(2, 5).double(), torch.rand(2, 5).double()
+    expected, _ = tapped_norms(network, taps, samples, targets, weights, "mean")
+
+    def weighted_loss(tap):
+        with taps.recording(tap):
+            return (weights * (network(samples).squeeze(-1) - targets).square()).mean(-1).sum()
+
+    tap = taps.tap((2, 5))
+    (tapped,) = torch.autograd.grad(torch.compile(weighted_loss, fullgraph=True)(tap), [tap])
+    assert torch.allclose(squared_norms(tapped, weights), expected, rtol=1e-10)
+
+
 def test_frozen_parameters_do_not_count() -> None:
     torch.manual_seed(0)
     network = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1)).double()
