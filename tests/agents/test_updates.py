@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from aes_rl import engines
-from aes_rl.agents import DDPG, SAC, Experience, make_agent
+from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.streams import Streams
-from aes_rl.types import Signal
+from aes_rl.types import Signal, Transition
 
 MEMBERS, BATCH, OBSERVATION, ACTION = 2, 5, 3, 2
 CONFIGS = {
@@ -43,7 +43,7 @@ def data(agent, seed=0):
     def random(*shape):
         return torch.randn(MEMBERS, BATCH, *shape, generator=generator)
 
-    batch = Experience(
+    batch = Transition(
         random(OBSERVATION), torch.tanh(random(ACTION)), random(), random(OBSERVATION), (random() > 0.5).double()
     )
     weights = random().abs() + 0.2
@@ -134,8 +134,7 @@ def textbook_sac(agent, member, batch, weights, noise):
 
 def gradients_of(agent, name, member):
     """Weight and bias gradients of one member's network, as ordinary layers hold them."""
-    number, *copy_ = (2 * member + int(name[-1]), 0) if name.startswith("critic.body") else (member,)
-    del copy_
+    number = 2 * member + int(name[-1]) if name.startswith("critic.body") else member
     network = agent.critic if name.startswith("critic") else getattr(agent, name)
     found = []
     for parameter in network.parameters():
@@ -152,7 +151,7 @@ def test_update_is_the_textbook_step(name) -> None:
     textbook = textbook_ddpg if name == "ddpg" else textbook_sac
     expected = []
     for member in range(MEMBERS):
-        own = Experience(*(field[member] for field in batch))
+        own = Transition(*(field[member] for field in batch))
         losses = textbook(agent, member, own, weights[member], noise[member])
         gradients = {
             network_name: torch.autograd.grad(loss, list(network.parameters()), retain_graph=True)
@@ -201,7 +200,7 @@ def test_norms_equal_the_slow_twin_and_weights_are_undone(name) -> None:
     # One sample at a time, with weight one: the gradient that the update itself computes.
     for position in range(BATCH):
         alone = copy.deepcopy(reference)
-        single = Experience(*(field[:, position : position + 1] for field in batch))
+        single = Transition(*(field[:, position : position + 1] for field in batch))
         alone.update(single, torch.ones(MEMBERS, 1), draws[:, position].contiguous(), Signal.NONE)
         for network in update.signals.gradient_norm:
             squares = sum(
@@ -221,7 +220,7 @@ def test_weighted_gradient_is_the_weighted_mean_of_single_gradients(name) -> Non
     sums = [torch.zeros_like(parameter) for parameter in agent._trained]
     for position in range(BATCH):
         alone = copy.deepcopy(reference)
-        single = Experience(*(field[:, position : position + 1] for field in batch))
+        single = Transition(*(field[:, position : position + 1] for field in batch))
         alone.update(single, torch.ones(MEMBERS, 1), draws[:, position].contiguous(), Signal.NONE)
         for total, parameter in zip(sums, alone._trained, strict=True):
             weight = weights[:, position].repeat_interleave(parameter.shape[0] // MEMBERS)

@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from aes_rl.agents.agent import AbstractAgent, Experience, Update
+from aes_rl.agents.agent import AbstractAgent, Update
 from aes_rl.agents.ddpg import DDPG, DDPGAgent
 from aes_rl.agents.sac import SAC, SACAgent
 from aes_rl.streams import Streams
 
-__all__ = ["AGENTS", "DDPG", "SAC", "AbstractAgent", "DDPGAgent", "Experience", "SACAgent", "Update", "make_agent"]
+__all__ = ["AGENTS", "DDPG", "SAC", "AbstractAgent", "DDPGAgent", "SACAgent", "Update", "make_agent"]
 
 AGENTS: dict[str, Any] = {"ddpg": DDPGAgent, "sac": SACAgent}
 

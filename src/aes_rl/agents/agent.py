@@ -14,16 +14,6 @@ from aes_rl.gradients import Taps, squared_norms
 from aes_rl.types import Signal, Signals
 
 
-class Experience(NamedTuple):
-    """What an update reads of a batch. `aes_rl.replay.Batch` has these fields."""
-
-    observation: Float[Tensor, "P B O"]
-    action: Float[Tensor, "P B A"]
-    reward: Float[Tensor, "P B"]
-    next_observation: Float[Tensor, "P B O"]
-    terminated: Float[Tensor, "P B"]
-
-
 class Update(NamedTuple):
     """What an update tells: the losses it descended, and what samplers want to hear."""
 

@@ -2,7 +2,7 @@
 
 import signal
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -28,7 +28,6 @@ EVALUATION_COLUMNS = (
     "mean_length",
 )
 METRIC_COLUMNS = ("env_step", "update_step", "sampler", "seed", "metric", "value")
-Listener = Callable[["Session", Step], None]
 
 
 class Interrupted(Exception):
