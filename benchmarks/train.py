@@ -28,8 +28,8 @@ Steps = Callable[[int], None]
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=12, help="turns of every contestant")
-    parser.add_argument("--steps", type=int, default=100, help="environment steps a turn")
+    parser.add_argument("--rounds", type=int, default=40, help="turns of every contestant")
+    parser.add_argument("--steps", type=int, default=50, help="environment steps a turn")
     parser.add_argument("--output", type=Path, default=RESULT)
     arguments = parser.parse_args()
     figures: dict[str, float] = {}

@@ -9,6 +9,7 @@ from torch import nn
 
 from aes_rl import engines
 from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.agents.sac import squash
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Transition
 
@@ -32,9 +33,22 @@ def agent_of(name, seeds=(1, 2)):
     agent = make_agent(CONFIGS[name], OBSERVATION, ACTION, Streams(seeds, engines.choose("numba", "cpu")))
     generator = torch.Generator().manual_seed(0)
     # Targets away from the networks, so that a mix-up shows.
-    for target in agent._targets:
-        target += 0.1 * torch.randn(target.shape, generator=generator)
+    for key, value in agent.state_dict().items():
+        if key.startswith("target"):
+            value += 0.1 * torch.randn(value.shape, generator=generator)
     return agent
+
+
+def twin_of(agent, name):
+    twin = agent_of(name)
+    twin.load_state_dict(agent.state_dict())
+    return twin
+
+
+def trained(agent):
+    networks = [getattr(agent, name) for name in ("actor", "critic", "value") if hasattr(agent, name)]
+    temperature = [agent.log_temperature] if hasattr(agent, "log_temperature") else []
+    return [parameter for network in networks for parameter in network.parameters()] + temperature
 
 
 def data(agent, seed=0):
@@ -54,27 +68,21 @@ def data(agent, seed=0):
 def plain(network, member):
     """The ordinary layers of one member of a perceptron."""
     layers = []
-    for layer in network:
-        if isinstance(layer, nn.ReLU):
-            layers.append(nn.ReLU())
-            continue
+    for layer in network.layers:
         made = nn.Linear(*layer.weight.shape[1:])
         made.weight.data = layer.weight[member].detach().T.clone()
         made.bias.data = layer.bias[member, 0].detach().clone()
-        layers.append(made)
-    return nn.Sequential(*layers)
+        layers += [made, nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
 
 
 def textbook_ddpg(agent, member, batch, weights, _noise):
     actor, target_actor = plain(agent.actor, member), plain(agent.target_actor, member)
-    parts = ["first", "second", "last"]
-    critic, target_critic = (
-        plain([getattr(network, part) for part in parts], member) for network in (agent.critic, agent.target_critic)
-    )
+    critic, target_critic = plain(agent.critic, member), plain(agent.target_critic, member)
 
     def value(layers, observation, action):
         hidden = torch.relu(layers[0](observation))
-        return layers[2](torch.relu(layers[1](torch.cat([hidden, action], -1)))).squeeze(-1)
+        return layers[4](torch.relu(layers[2](torch.cat([hidden, action], -1)))).squeeze(-1)
 
     with torch.no_grad():
         after = value(target_critic, batch.next_observation, torch.tanh(target_actor(batch.next_observation)))
@@ -184,7 +192,8 @@ def test_temperature_gradient_is_weighted(name) -> None:
     """d/d log α of −log α · (log π + target): the weighted mean of −(log π − dim A)."""
     agent = agent_of(name)
     batch, weights, noise = data(agent)
-    _, log_probability, _ = agent._sample(batch.observation, noise.view(MEMBERS, BATCH, -1, ACTION)[:, :, 0])
+    draws = noise.view(MEMBERS, BATCH, -1, ACTION)[:, :, 0]
+    _, log_probability = squash(*agent._policy(batch.observation), draws)
     agent.update(batch, weights, noise, Signal.NONE)
     expected = -(weights * (log_probability.detach() - ACTION)).mean(-1, keepdim=True)
     assert torch.allclose(agent.log_temperature.grad, expected, rtol=1e-10)
@@ -195,11 +204,11 @@ def test_norms_equal_the_slow_twin_and_weights_are_undone(name) -> None:
     agent = agent_of(name)
     batch, weights, noise = data(agent)
     draws = noise.view(MEMBERS, BATCH, -1)
-    reference = copy.deepcopy(agent)
+    reference = twin_of(agent, name)
     update = agent.update(batch, weights, noise, EVERYTHING)
     # One sample at a time, with weight one: the gradient that the update itself computes.
     for position in range(BATCH):
-        alone = copy.deepcopy(reference)
+        alone = twin_of(reference, name)
         single = Transition(*(field[:, position : position + 1] for field in batch))
         alone.update(single, torch.ones(MEMBERS, 1), draws[:, position].contiguous(), Signal.NONE)
         for network in update.signals.gradient_norm:
@@ -215,17 +224,17 @@ def test_weighted_gradient_is_the_weighted_mean_of_single_gradients(name) -> Non
     agent = agent_of(name)
     batch, weights, noise = data(agent)
     draws = noise.view(MEMBERS, BATCH, -1)
-    reference = copy.deepcopy(agent)
+    reference = twin_of(agent, name)
     agent.update(batch, weights, noise, Signal.NONE)
-    sums = [torch.zeros_like(parameter) for parameter in agent._trained]
+    sums = [torch.zeros_like(parameter) for parameter in trained(agent)]
     for position in range(BATCH):
-        alone = copy.deepcopy(reference)
+        alone = twin_of(reference, name)
         single = Transition(*(field[:, position : position + 1] for field in batch))
         alone.update(single, torch.ones(MEMBERS, 1), draws[:, position].contiguous(), Signal.NONE)
-        for total, parameter in zip(sums, alone._trained, strict=True):
+        for total, parameter in zip(sums, trained(alone), strict=True):
             weight = weights[:, position].repeat_interleave(parameter.shape[0] // MEMBERS)
             total += weight.view(-1, *[1] * (parameter.dim() - 1)) * parameter.grad / BATCH
-    for total, parameter in zip(sums, agent._trained, strict=True):
+    for total, parameter in zip(sums, trained(agent), strict=True):
         assert torch.allclose(total, parameter.grad, rtol=1e-8, atol=1e-12)
 
 
@@ -274,7 +283,7 @@ def test_saved_agent_continues(name) -> None:
 def test_initial_parameters_depend_on_the_seed_alone() -> None:
     for name in CONFIGS:
         together, alone = agent_of(name, seeds=(5, 6)), agent_of(name, seeds=(6,))
-        for one, other in zip(together._trained, alone._trained, strict=True):
+        for one, other in zip(trained(together), trained(alone), strict=True):
             copies = other.shape[0]
             assert torch.equal(one[copies:], other)
             bound = 1 / math.sqrt(one.shape[1]) if one.dim() == 3 and one.shape[1] > 1 else 1.0

@@ -97,9 +97,9 @@ def test_a_member_is_the_same_in_any_company() -> None:
         position = seeds.index(1)
         slots, floats = [], []
         for step in train(run):
-            if step.sample is not None:
-                slots.append(step.sample.draw.slots[position].tolist())
-                floats.append(step.update.signals.gradient_norm["critic"][position])
+            if step.learned is not None:
+                slots.append(step.learned.sample.draw.slots[position].tolist())
+                floats.append(step.learned.update.signals.gradient_norm["critic"][position])
         actor = [parameter[position].detach() for parameter in run.agent.actor.parameters()]
         run.close()
         return slots, floats + actor
@@ -138,9 +138,9 @@ def test_observations_of_ended_episodes_are_stored_as_they_ended() -> None:
         for member in range(len(run.config.members)):
             if step.ended[member]:
                 ends += 1
-                assert not torch.equal(following[member], run.observation()[member])
+                assert not torch.equal(following[member], run.observation[member])
             else:
-                assert torch.equal(following[member], run.observation()[member])
+                assert torch.equal(following[member], run.observation[member])
     run.close()
     assert ends > 0
 

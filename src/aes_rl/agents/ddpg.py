@@ -11,16 +11,16 @@ from typing_extensions import override
 from aes_rl import checks
 from aes_rl.agents.agent import (
     AbstractAgent,
+    Adam,
     Learner,
     Update,
     copy_of,
-    follow,
+    differentiate,
     norms_of,
-    optimiser_state,
-    prepare,
     weighted,
 )
-from aes_rl.agents.networks import LateActionCritic, initialise, perceptron
+from aes_rl.agents.networks import initialise
+from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Signals
 
@@ -68,28 +68,17 @@ class DDPGAgent(AbstractAgent):
         members = len(streams.seeds)
         self.config = config
         sizes = (observation_size, *config.hidden, action_size)
-        critic_sizes = (members, observation_size, action_size, config.hidden)
-        self.actor, self.target_actor = perceptron(members, sizes), perceptron(members, sizes)
-        self.critic, self.target_critic = LateActionCritic(*critic_sizes), LateActionCritic(*critic_sizes)
+        critic_sizes = (observation_size, *config.hidden, 1)
+        self.actor, self.target_actor = (Perceptron(members, sizes) for _ in range(2))
+        self.critic, self.target_critic = (Perceptron(members, critic_sizes, late_size=action_size) for _ in range(2))
         for network in (self.actor, self.target_actor, self.critic, self.target_critic):
             network.to(streams.device)
         next_layer = initialise(self.actor, streams, 0, config.last_layer_bound)
         initialise(self.critic, streams, next_layer, config.last_layer_bound)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
-        self._targets = copy_of(self.actor, self.target_actor) + copy_of(self.critic, self.target_critic)
-        self._trained = self._actor.parameters + self._critic.parameters
-        self._optimiser = torch.optim.Adam(
-            [
-                {"params": self._actor.parameters, "lr": config.actor_learning_rate},
-                {
-                    "params": self._critic.parameters,
-                    "lr": config.critic_learning_rate,
-                    "weight_decay": config.critic_weight_decay,
-                },
-            ],
-            fused=True,
-        )
-        prepare(self._optimiser)
+        self._targets = [copy_of(self.actor, self.target_actor), copy_of(self.critic, self.target_critic)]
+        self._actor_optimiser = Adam([self._actor.block], config.actor_learning_rate)
+        self._critic_optimiser = Adam([self._critic.block], config.critic_learning_rate, config.critic_weight_decay)
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
@@ -117,27 +106,29 @@ class DDPGAgent(AbstractAgent):
         wants_norms = Signal.GRADIENT_NORM in needs
         with torch.no_grad():
             next_action = torch.tanh(self.target_actor(batch.next_observation))
-            next_value = self.target_critic(batch.next_observation, next_action)
+            next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
             target = batch.reward + self.config.discount * (1 - batch.terminated) * next_value
 
-        with self._critic.record(weights.shape, wants_norms):
-            error = self.critic(batch.observation, batch.action) - target
+        critic_tap = self._critic.tap(*weights.shape)
+        error = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1) - target
         critic_loss = weighted(error.square(), weights)
 
-        with self._actor.record(weights.shape, wants_norms):
-            action = torch.tanh(self.actor(batch.observation))
-        actor_loss = weighted(-self.critic(batch.observation, action), weights)
+        actor_tap = self._actor.tap(*weights.shape)
+        action = torch.tanh(self.actor(batch.observation, None, actor_tap, wants_norms))
+        value = self.critic(batch.observation, action).squeeze(-1)
+        actor_loss = weighted(-value, weights)
 
-        critic_tap = self._critic.differentiate(critic_loss.sum())
-        actor_tap = self._actor.differentiate(actor_loss.sum())
-        self._optimiser.step()
-        follow(self._targets, self._trained, self.config.target_rate)
+        tapped = {
+            "critic": differentiate(critic_loss, critic_tap),
+            "actor": differentiate(actor_loss, actor_tap),
+        }
+        self._actor_optimiser.step()
+        self._critic_optimiser.step()
+        for target, learner in zip(self._targets, (self._actor, self._critic), strict=True):
+            target.lerp_(learner.block, self.config.target_rate)
 
-        norms = {}
-        if wants_norms:
-            norms = {"actor": norms_of(actor_tap, weights), "critic": norms_of(critic_tap, weights)}
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
-        return Update(losses, Signals(error.detach().abs(), norms))
+        return Update(losses, Signals(error.detach().abs(), norms_of(tapped, weights) if wants_norms else {}))
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
@@ -150,5 +141,6 @@ class DDPGAgent(AbstractAgent):
             ("critic", self.critic.state_dict()),
             ("target_actor", self.target_actor.state_dict()),
             ("target_critic", self.target_critic.state_dict()),
-            ("optimiser", optimiser_state(self._optimiser, self._trained)),
+            ("actor_optimiser", self._actor_optimiser.state_dict()),
+            ("critic_optimiser", self._critic_optimiser.state_dict()),
         ]

@@ -2,39 +2,15 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.layers import PopulationLinear
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import as_tensor
-
-
-def perceptron(members: int, sizes: Sequence[int]) -> nn.Sequential:
-    """Linear layers of those sizes with ReLU between them; the last is linear."""
-    layers: list[nn.Module] = []
-    for inputs, outputs in pairwise(sizes):
-        layers += [PopulationLinear(members, inputs, outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers[:-1])
-
-
-class LateActionCritic(nn.Module):
-    """DDPG's critic: the action joins after the first hidden layer."""
-
-    def __init__(self, members: int, observation_size: int, action_size: int, hidden: tuple[int, int]):
-        super().__init__()
-        self.first = PopulationLinear(members, observation_size, hidden[0])
-        self.second = PopulationLinear(members, hidden[0] + action_size, hidden[1])
-        self.last = PopulationLinear(members, hidden[1], 1)
-
-    def forward(self, observation: Float[Tensor, "P B O"], action: Float[Tensor, "P B A"]) -> Float[Tensor, "P B"]:
-        """The value of each action."""
-        features = torch.cat([torch.relu(self.first(observation)), action], dim=-1)
-        value: Tensor = self.last(torch.relu(self.second(features)))
-        return value.squeeze(-1)
 
 
 class TwinCritic(nn.Module):
@@ -42,12 +18,18 @@ class TwinCritic(nn.Module):
 
     def __init__(self, members: int, observation_size: int, action_size: int, hidden: Sequence[int]):
         super().__init__()
-        self.body = perceptron(2 * members, [observation_size + action_size, *hidden, 1])
+        self.body = Perceptron(2 * members, [observation_size + action_size, *hidden, 1])
 
-    def forward(self, observation: Float[Tensor, "P B O"], action: Float[Tensor, "P B A"]) -> Float[Tensor, "P 2 B"]:
+    def forward(
+        self,
+        observation: Float[Tensor, "P B O"],
+        action: Float[Tensor, "P B A"],
+        tap: Float[Tensor, "twoP B"] | None = None,
+        wants_norms: bool = False,
+    ) -> Float[Tensor, "P 2 B"]:
         """The value of each action by both critics."""
         inputs = torch.cat([observation, action], dim=-1).repeat_interleave(2, dim=0)
-        value: Tensor = self.body(inputs)
+        value: Tensor = self.body(inputs, tap=tap, wants_norms=wants_norms)
         return value.view(-1, 2, observation.shape[1])
 
 

@@ -13,16 +13,16 @@ from typing_extensions import override
 from aes_rl import checks
 from aes_rl.agents.agent import (
     AbstractAgent,
+    Adam,
     Learner,
     Update,
     copy_of,
-    follow,
+    differentiate,
     norms_of,
-    optimiser_state,
-    prepare,
     weighted,
 )
-from aes_rl.agents.networks import TwinCritic, initialise, perceptron
+from aes_rl.agents.networks import TwinCritic, initialise
+from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Signals
 
@@ -74,12 +74,12 @@ class SACAgent(AbstractAgent):
         self.config = config
         self._action_size = action_size
         self._target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
-        self.actor = perceptron(members, [observation_size, *config.hidden, 2 * action_size])
+        self.actor = Perceptron(members, [observation_size, *config.hidden, 2 * action_size])
         self.critic = TwinCritic(members, observation_size, action_size, config.hidden)
         self.target: torch.nn.Module
         if config.value_function:
-            self.value = perceptron(members, [observation_size, *config.hidden, 1])
-            self.target = perceptron(members, [observation_size, *config.hidden, 1])
+            self.value = Perceptron(members, [observation_size, *config.hidden, 1])
+            self.target = Perceptron(members, [observation_size, *config.hidden, 1])
         else:
             self.target = TwinCritic(members, observation_size, action_size, config.hidden)
         for network in self._networks().values():
@@ -89,15 +89,14 @@ class SACAgent(AbstractAgent):
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
-        self._followed = self._value.parameters if config.value_function else self._critic.parameters
-        self._targets = copy_of(self.value if config.value_function else self.critic, self.target)
+        self._followed = self._value if config.value_function else self._critic
+        self._target = copy_of(self._followed.network, self.target)
         start = math.log(config.initial_entropy_coefficient)
-        self.log_temperature = torch.full((members, 1), start, device=streams.device, requires_grad=True)
-        self._trained: list[Tensor] = [*self._actor.parameters, *self._critic.parameters, self.log_temperature]
+        self.log_temperature = torch.full((members, 1), start, device=streams.device)
+        blocks = [self._actor.block, self._critic.block, self.log_temperature]
         if config.value_function:
-            self._trained += self._value.parameters
-        self._optimiser = torch.optim.Adam(self._trained, lr=config.learning_rate, fused=True)
-        prepare(self._optimiser)
+            blocks.append(self._value.block)
+        self._optimiser = Adam(blocks, config.learning_rate)
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -106,13 +105,13 @@ class SACAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        action, _, _ = self._sample(observation.unsqueeze(1), noise.unsqueeze(1))
-        return action.squeeze(1)
+        mean, log_deviation = self._policy(observation.unsqueeze(1))
+        return torch.tanh(mean.squeeze(1) + log_deviation.squeeze(1).exp() * noise)
 
     @override
     @torch.no_grad()
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
-        mean, _ = self.actor(observation).chunk(2, dim=-1)
+        mean, _ = self._policy(observation)
         return torch.tanh(mean)
 
     @override
@@ -126,51 +125,55 @@ class SACAgent(AbstractAgent):
         wants_norms = Signal.GRADIENT_NORM in needs
         shape = weights.shape
         draws = noise.view(*shape, -1, self._action_size)
-        temperature = self.log_temperature.detach().exp()
+        temperature = self.log_temperature.exp()
 
-        with self._actor.record(shape, wants_norms):
-            action, log_probability, spread = self._sample(batch.observation, draws[:, :, 0])
+        actor_tap = self._actor.tap(*shape)
+        mean, log_deviation = self._policy(batch.observation, actor_tap, wants_norms)
+        action, log_probability = squash(mean, log_deviation, draws[:, :, 0])
         best_value = self.critic(batch.observation, action).amin(dim=1)
         actor_terms = temperature * log_probability - best_value
         if self.config.policy_regularization:
+            spread = (mean.square() + log_deviation.square()).mean(dim=-1)
             actor_terms = actor_terms + self.config.policy_regularization * spread
         actor_loss = weighted(actor_terms, weights)
-        surprise = log_probability.detach() + self._target_entropy
-        temperature_loss = weighted(-self.log_temperature * surprise, weights)
+        slope = weighted(-self._target_entropy - log_probability.detach(), weights)
+        self.log_temperature.grad = slope.unsqueeze(-1)
 
         with torch.no_grad():
             next_value = self._next_value(batch.next_observation, draws, temperature)
             reward = self.config.reward_scale * batch.reward
-            target = reward + self.config.discount * (1 - batch.terminated) * next_value
-        with self._critic.record((2 * shape[0], shape[1]), wants_norms):
-            error = self.critic(batch.observation, batch.action) - target.unsqueeze(1)
+            target = torch.addcmul(reward, 1 - batch.terminated, next_value, value=self.config.discount)
+        critic_tap = self._critic.tap(2 * shape[0], shape[1])
+        error = self.critic(batch.observation, batch.action, critic_tap, wants_norms) - target.unsqueeze(1)
         critic_loss = weighted(error.square(), weights)
 
-        taps = {
-            "actor": self._actor.differentiate(actor_loss.sum()),
-            "critic": self._critic.differentiate(critic_loss.sum()),
+        tapped = {
+            "actor": differentiate(actor_loss, actor_tap),
+            "critic": differentiate(critic_loss, critic_tap),
         }
-        losses = {"actor_loss": actor_loss, "critic_loss": critic_loss, "temperature_loss": temperature_loss}
+        losses = {
+            "actor_loss": actor_loss,
+            "critic_loss": critic_loss,
+            "temperature_loss": self.log_temperature.squeeze(-1) * slope,
+        }
         if self.config.value_function:
-            with self._value.record(shape, wants_norms):
-                value = self.value(batch.observation).squeeze(-1)
+            value_tap = self._value.tap(*shape)
+            value = self.value(batch.observation, None, value_tap, wants_norms).squeeze(-1)
             soft_value = best_value.detach() - temperature * log_probability.detach()
             losses["value_loss"] = weighted((value - soft_value).square(), weights)
-            taps["value"] = self._value.differentiate(losses["value_loss"].sum())
-        (self.log_temperature.grad,) = torch.autograd.grad(temperature_loss.sum(), [self.log_temperature])
+            tapped["value"] = differentiate(losses["value_loss"], value_tap)
         self._optimiser.step()
-        follow(self._targets, self._followed, self.config.target_rate)
+        self._target.lerp_(self._followed.block, self.config.target_rate)
 
-        norms = {name: norms_of(tapped, weights) for name, tapped in taps.items()} if wants_norms else {}
-        signals = Signals(error.detach().abs().mean(dim=1), norms)
+        signals = Signals(error.detach().abs().mean(dim=1), norms_of(tapped, weights) if wants_norms else {})
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
         parts = {name: network.state_dict() for name, network in self._networks().items()}
-        parts["optimiser"] = optimiser_state(self._optimiser, self._trained)
+        parts["optimiser"] = self._optimiser.state_dict()
         state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
-        return state | {"log_temperature": self.log_temperature.detach()}
+        return state | {"log_temperature": self.log_temperature}
 
     def _networks(self) -> dict[str, torch.nn.Module]:
         networks = {"actor": self.actor, "critic": self.critic, "target": self.target}
@@ -183,19 +186,25 @@ class SACAgent(AbstractAgent):
         if self.config.value_function:
             value: Tensor = self.target(observation)
             return value.squeeze(-1)
-        action, log_probability, _ = self._sample(observation, draws[:, :, 1])
+        action, log_probability = squash(*self._policy(observation), draws[:, :, 1])
         best_value: Tensor = self.target(observation, action).amin(dim=1)
         return best_value - temperature * log_probability
 
-    def _sample(
-        self, observation: Float[Tensor, "P B O"], noise: Float[Tensor, "P B A"]
-    ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B"], Float[Tensor, "P B"]]:
-        """A squashed Gaussian action, its log probability, and the squares that the regularisation penalises."""
-        mean, log_deviation = self.actor(observation).chunk(2, dim=-1)
-        log_deviation = log_deviation.clamp(-20, 2)
-        raw = mean + log_deviation.exp() * noise
-        gaussian = -0.5 * noise.square() - log_deviation - 0.5 * math.log(2 * math.pi)
-        # log(1 − tanh²) written so that it neither cancels nor overflows
-        squashing = 2 * (math.log(2) - raw - softplus(-2 * raw))
-        spread = (mean.square() + log_deviation.square()).mean(dim=-1)
-        return torch.tanh(raw), (gaussian - squashing).sum(dim=-1), spread
+    def _policy(
+        self, observation: Float[Tensor, "P B O"], tap: Tensor | None = None, wants_norms: bool = False
+    ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B A"]]:
+        """Mean and log standard deviation of the action before it is squashed."""
+        mean, log_deviation = self.actor(observation, None, tap, wants_norms).chunk(2, dim=-1)
+        return mean, log_deviation.clamp(-20, 2)
+
+
+def squash(
+    mean: Float[Tensor, "P B A"], log_deviation: Float[Tensor, "P B A"], noise: Float[Tensor, "P B A"]
+) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B"]]:
+    """Tanh of a Gaussian, and its log probability: that of the Gaussian minus log(1 − tanh²) of every dimension."""
+    raw = torch.addcmul(mean, log_deviation.exp(), noise)
+    of_gaussian = -torch.addcmul(log_deviation, noise, noise, value=0.5).sum(dim=-1)
+    # log(1 − tanh²) = 2·(log 2 − raw − softplus(−2·raw)), which neither cancels nor overflows
+    of_squashing = -2 * (raw + softplus(-2 * raw)).sum(dim=-1)
+    constant = mean.shape[-1] * (2 * math.log(2) + 0.5 * math.log(2 * math.pi))
+    return torch.tanh(raw), of_gaussian - of_squashing - constant

@@ -1,12 +1,12 @@
 """Closed forms: the squared norm of one sample's gradient, layer by layer, from quantities the update has anyway.
 
 For a layer whose parameters see one sample through an input a and an output z, the sample's parameter gradient is an
-outer product, and its squared norm needs only ∂L/∂z. A closed form gives the coefficient c in Σ_j c_j (∂L/∂z_j)²:
-one number a sample, [..., B], where it is the same for all outputs j, or one a sample and output, [..., B, outputs].
+outer product, and its squared norm needs only a and ∂L/∂z.
 """
 
 from collections.abc import Callable
 
+import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.linalg import vector_norm
@@ -14,33 +14,66 @@ from torch.nn.functional import layer_norm
 
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
 
-ClosedForm = Callable[[nn.Module, Tensor], Tensor]
+ClosedForm = Callable[[nn.Module, Tensor, Tensor], Tensor]
+"""From a layer, its inputs and the gradient at its outputs to one number a sample, [..., B]."""
 
 
-def linear(layer: nn.Module, inputs: Float[Tensor, "*batch in"]) -> Float[Tensor, "*batch"]:
-    """‖a‖² for the weight and 1 for the bias, each where it is trained: ‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖²."""
+def linear(
+    layer: nn.Module, inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"]
+) -> Float[Tensor, "*batch"]:
+    """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained."""
     assert isinstance(layer, nn.Linear | PopulationLinear)
-    coefficient = inputs.new_zeros(inputs.shape[:-1])
-    if layer.weight.requires_grad:
-        coefficient = vector_norm(inputs, dim=-1).square()
-    if layer.bias is not None and layer.bias.requires_grad:
-        coefficient = coefficient + 1
-    return coefficient
+    has_bias = layer.bias is not None and layer.bias.requires_grad
+    return linear_norms(inputs, gradient, layer.weight.requires_grad, has_bias)
 
 
-def normalisation(layer: nn.Module, inputs: Float[Tensor, "*batch features"]) -> Float[Tensor, "*batch features"]:
-    """x̂² for the scale and 1 for the shift, each where it is trained: ∂L/∂scale_j = x̂_j · ∂L/∂z_j."""
+def linear_norms(
+    inputs: Float[Tensor, "*batch in"],
+    gradient: Float[Tensor, "*batch out"],
+    has_weight: bool = True,
+    has_bias: bool = True,
+) -> Float[Tensor, "*batch"]:
+    """What `linear` says, for a layer that trains those parameters."""
+    is_on_cpu = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
+    if is_on_cpu and not torch.compiler.is_compiling():
+        return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
+    # A norm, then squared: one pass over the memory instead of two and no copy of it.
+    share: Tensor = vector_norm(gradient, dim=-1).square()
+    if not has_weight:
+        return share if has_bias else torch.zeros_like(share)
+    coefficient: Tensor = vector_norm(inputs, dim=-1).square()
+    return share * (coefficient + 1 if has_bias else coefficient)
+
+
+def _linear_norms_on_cpu(
+    inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
+) -> Float[Tensor, "*batch"]:
+    """As one compiled loop: tensor operations cost more in calls than in arithmetic."""
+    from aes_rl.engines import kernels
+
+    share = gradient.new_empty(gradient.shape[:-1])
+    rows = inputs.reshape(-1, inputs.shape[-1]).numpy(), gradient.reshape(-1, gradient.shape[-1]).numpy()
+    kernels.linear_norms(*rows, share.view(-1).numpy(), has_weight, has_bias)
+    return share
+
+
+def normalisation(
+    layer: nn.Module, inputs: Float[Tensor, "*batch features"], gradient: Float[Tensor, "*batch features"]
+) -> Float[Tensor, "*batch"]:
+    """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed where they are trained."""
     if isinstance(layer, nn.LayerNorm):
-        normalised = layer_norm(inputs, layer.normalized_shape, eps=layer.eps)
+        shape = layer.normalized_shape
+        normalised = layer_norm(inputs, shape, eps=layer.eps)
     else:
         assert isinstance(layer, PopulationLayerNorm)
-        normalised = layer_norm(inputs, (layer.features,), eps=layer.eps)
+        shape = (layer.features,)
+        normalised = layer_norm(inputs, shape, eps=layer.eps)
     coefficient = inputs.new_zeros(inputs.shape)
     if isinstance(layer.weight, Tensor) and layer.weight.requires_grad:
         coefficient = normalised.square()
     if isinstance(layer.bias, Tensor) and layer.bias.requires_grad:
         coefficient = coefficient + 1
-    return coefficient
+    return (coefficient * gradient.square()).flatten(-len(shape)).sum(dim=-1)
 
 
 CLOSED_FORMS: dict[type[nn.Module], ClosedForm] = {

@@ -105,9 +105,7 @@ class Taps:
                     "recorded; per-sample norms need one row a sample and no further axes"
                 )
             self._seen.add(name)
-            with torch.no_grad():
-                coefficient = form(layer, inputs)
-            tapped: Tensor = _Identity.apply(output, self._tap, coefficient)  # type: ignore[no-untyped-call]
+            tapped: Tensor = _Identity.apply(output, self._tap, inputs, layer, form)  # type: ignore[no-untyped-call]
             return tapped
 
         return tap_output
@@ -122,21 +120,17 @@ class _Identity(torch.autograd.Function):
     """Returns its input, in place; in the backward pass also pays the tap the layer's share."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, tap: Tensor, coefficient: Tensor) -> Tensor:
-        ctx.save_for_backward(coefficient)
-        ctx.batch_rank = tap.dim()
+    def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, layer: nn.Module, form: ClosedForm) -> Tensor:
+        ctx.save_for_backward(inputs)
+        ctx.layer, ctx.form = layer, form
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None]:
-        (coefficient,) = ctx.saved_tensors
-        if coefficient.dim() == ctx.batch_rank:
-            # A norm, then squared: one pass over the gradient instead of two and no copy of it.
-            norm = torch.linalg.vector_norm(gradient.flatten(ctx.batch_rank), dim=-1)
-            return gradient, coefficient * norm.square(), None
-        return gradient, (coefficient * gradient.square()).flatten(ctx.batch_rank).sum(dim=-1), None
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+        (inputs,) = ctx.saved_tensors
+        return gradient, ctx.form(ctx.layer, inputs, gradient), None, None, None
 
 
 def squared_norms(

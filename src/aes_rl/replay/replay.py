@@ -12,7 +12,7 @@ from aes_rl.engines.torch_engine import as_int64
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
-from aes_rl.types import Draw, EngineName, Signals, Transition
+from aes_rl.types import Counter, Draw, EngineName, Signals, Transition
 
 
 class Sample(NamedTuple):
@@ -60,6 +60,11 @@ class Replay:
     def __len__(self) -> int:
         """Live slots of each member."""
         return len(self.sampler)
+
+    @property
+    def insertions(self) -> Counter:
+        """Transitions every member has stored so far, those overwritten since included."""
+        return self.sampler.distribution.clock
 
     def add(self, transition: Transition) -> None:
         """Store one transition of every member."""

@@ -28,7 +28,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
     for name, value in run.replay.state_dict().items():
         tensors[f"replay.{name}"] = value[:, :live] if _is_by_slot(value, run.config.capacity) else value
     saved = run.environments.save()
-    tensors["environments.observation"] = run.observation()
+    tensors["environments.observation"] = run.observation
     for member, (state, _) in saved.items():
         for name, array in (state.arrays if state else {}).items():
             tensors[f"environments.{member}.{name}"] = torch.from_numpy(array)
@@ -99,6 +99,7 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
         own = None if known["facts"] is None else Saved(arrays, known["facts"])
         environments[member] = (own, known["episode_return"])
     run.environments.restore(environments, tensors["environments.observation"].numpy())
+    run.observation.copy_(tensors["environments.observation"])
     run.env_step, run.update_step = facts["env_step"], facts["update_step"]
 
 

@@ -1,5 +1,6 @@
 """One environment a member, stepped in worker processes through shared memory while the learner updates."""
 
+import math
 import multiprocessing
 import os
 import tempfile
@@ -36,25 +37,12 @@ def sizes_of(task: str) -> Sizes:
 class Board:
     """The arrays through which learner and environments talk, one row a member."""
 
-    def __init__(self, members: int, sizes: Sizes, path: str | None = None):
-        """In this process's own memory, or in a file that several processes map."""
-        shapes = {
-            "action": (members, sizes.action),
-            "observation": (members, sizes.observation),
-            "next_observation": (members, sizes.observation),
-            "reward": (members,),
-            "terminated": (members,),
-            "ended": (members,),
-            "episode_return": (members,),
-        }
-        size = sum(int(np.prod(shape)) for shape in shapes.values())
-        memory: Array = np.zeros(size, np.float32)
-        if path is not None:
-            memory = np.memmap(path, np.float32, "r+", shape=(size,))  # grows the file to its size
-        start = 0
-        views = {}
-        for name, shape in shapes.items():
-            count = int(np.prod(shape))
+    def __init__(self, memory: Any, members: int, sizes: Sizes):
+        """Views of `memory`, an array or a tensor of `board_size` float32 numbers."""
+        self.memory = memory
+        views, start = {}, 0
+        for name, shape in _shapes(members, sizes).items():
+            count = math.prod(shape)
             views[name] = memory[start : start + count].reshape(shape)
             start += count
         self.action, self.observation = views["action"], views["observation"]
@@ -64,6 +52,23 @@ class Board:
         """1 where the task ended; 1 where the episode did, by its end or by the time limit."""
         self.episode_return = views["episode_return"]
         """Return of the episode that just ended, where one did."""
+
+
+def board_size(members: int, sizes: Sizes) -> int:
+    """How many numbers a board holds."""
+    return sum(map(math.prod, _shapes(members, sizes).values()))
+
+
+def _shapes(members: int, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    return {
+        "action": (members, sizes.action),
+        "observation": (members, sizes.observation),
+        "next_observation": (members, sizes.observation),
+        "reward": (members,),
+        "terminated": (members,),
+        "ended": (members,),
+        "episode_return": (members,),
+    }
 
 
 class Group:
@@ -128,11 +133,11 @@ class Environments:
         self._workers: list[_Worker] = []
         self._group: Group | None = None
         if workers == 0:
-            self.board = Board(members, sizes)
+            self.board = Board(np.zeros(board_size(members, sizes), np.float32), members, sizes)
             self._group = Group(task, range(members), seeds, self.board)
             return
         path = _shared_file()
-        self.board = Board(members, sizes, path)
+        self.board = _mapped_board(path, members, sizes)
         for part in np.array_split(np.arange(members), min(workers, members)):
             own = [int(member) for member in part]
             self._workers.append(_Worker(task, own, [seeds[m] for m in own], members, sizes, path))
@@ -230,13 +235,18 @@ def _shared_file() -> str:
     return path
 
 
+def _mapped_board(path: str, members: int, sizes: Sizes) -> Board:
+    """A board in a file that several processes map; the first grows the file to its size."""
+    return Board(np.memmap(path, np.float32, "r+", shape=(board_size(members, sizes),)), members, sizes)
+
+
 def _work(
     pipe: Connection, task: str, members: list[int], seeds: list[int], count: int, sizes: Sizes, path: str
 ) -> None:
     import signal
 
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    board = Board(count, sizes, path)
+    board = _mapped_board(path, count, sizes)
     try:
         group = Group(task, members, seeds, board)
         pipe.send(("done", None))

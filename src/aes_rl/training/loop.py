@@ -1,6 +1,7 @@
 """The loop, in the order of one step: act → send → sample → update → feedback → receive → add → advance."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,16 @@ from torch import Tensor
 from aes_rl.agents import Update
 from aes_rl.replay import Sample
 from aes_rl.streams import Stream
+from aes_rl.training.capture import Captured
 from aes_rl.training.run import Run
-from aes_rl.types import Transition
+from aes_rl.types import Transition, as_tensor
+
+
+class Learned(NamedTuple):
+    """One update of every member and what it trained on."""
+
+    update: Update
+    sample: Sample
 
 
 class Step(NamedTuple):
@@ -22,10 +31,8 @@ class Step(NamedTuple):
     """1 where an episode ended."""
     episode_return: Float[Tensor, "P"]
     """Its return, where one ended."""
-    update: Update | None
-    """The last update made during this step, if any was."""
-    sample: Sample | None
-    """What it trained on."""
+    learned: Learned | None
+    """The last update made during this step, if any was. On a GPU the next step overwrites it."""
 
 
 def train(run: Run) -> Iterator[Step]:
@@ -35,28 +42,37 @@ def train(run: Run) -> Iterator[Step]:
     that a step needs is in `run`, so the caller may stop, save, and go on with a new loop.
     """
     config = run.config
+    explore_all, learn_all, store_all = (Captured(partial(f, run), run.device) for f in (explore, learn, store))
     while run.env_step < config.env_steps:
-        observation, action = run.observation(), run.act()
-        run.environments.send(action.cpu().numpy())
-        update, sample = None, None
+        if run.env_step < config.agent_config.warm_up_steps:
+            warm_up(run)
+        else:
+            explore_all()
+        run.environments.send(run.action.cpu().numpy())
+        learned = None
         for number in range(updates_due(run)):
             if number:
                 run.replay.advance(run.update_step)
-            sample = run.replay.sample(config.agent_config.batch_size)
-            update = learn(run, sample)
-            run.replay.feedback(sample.draw, update.signals)
+            learned = learn_all()
             run.update_step += 1
-        board = run.environments.receive()
-        reward, after, terminated, ended, episode_return = (
-            torch.from_numpy(field.copy()).to(config.device)
-            for field in (board.reward, board.next_observation, board.terminated, board.ended, board.episode_return)
-        )
-        run.replay.add(Transition(observation, action, reward, after, terminated))
-        if update is not None:
+        board = run.receive()
+        store_all()
+        if learned is not None:
             run.replay.advance(run.update_step)
-        run.agent.end_episode(ended)
         run.env_step += 1
-        yield Step(run.env_step, ended, episode_return, update, sample)
+        yield Step(run.env_step, torch.tensor(board.ended), torch.tensor(board.episode_return), learned)
+
+
+def warm_up(run: Run) -> None:
+    """Uniform actions, before the first update."""
+    uniforms = run.streams.uniform(Stream.WARM_UP, run.replay.insertions, run.sizes.action)
+    run.action.copy_(2 * as_tensor(uniforms) - 1)
+
+
+def explore(run: Run) -> None:
+    """Every member's exploring action."""
+    noise = run.streams.normal(Stream.EXPLORE, run.replay.insertions, run.sizes.action)
+    run.action.copy_(run.agent.act(run.observation, noise))
 
 
 def updates_due(run: Run) -> int:
@@ -67,8 +83,19 @@ def updates_due(run: Run) -> int:
     return run.config.updates_per_round
 
 
-def learn(run: Run, sample: Sample) -> Update:
-    """One update of every member on its batch."""
-    count = run.agent.noise_size(run.config.agent_config.batch_size)
-    noise = run.streams.normal(Stream.UPDATE, run.streams.counter(run.update_step), count)
-    return run.agent.update(sample.batch, sample.weights, noise, run.replay.sampler.needs)
+def learn(run: Run) -> Learned:
+    """One update of every member on a batch of its own, reported to its sampler."""
+    batch_size = run.config.agent_config.batch_size
+    noise = run.streams.normal(Stream.UPDATE, run.replay.draws, run.agent.noise_size(batch_size))
+    sample = run.replay.sample(batch_size)
+    update = run.agent.update(sample.batch, sample.weights, noise, run.replay.sampler.needs)
+    run.replay.feedback(sample.draw, update.signals)
+    return Learned(update, sample)
+
+
+def store(run: Run) -> None:
+    """Add every member's transition, and look at what came of it."""
+    seen = run.seen
+    run.replay.add(Transition(run.observation, run.action, seen.reward, seen.next_observation, seen.terminated))
+    run.agent.end_episode(seen.ended)
+    run.observation.copy_(seen.observation)

@@ -1,14 +1,12 @@
 """A run: the parts that one configuration puts together, and the two clocks they share."""
 
 import torch
-from torch import Tensor
 
 from aes_rl.agents import make_agent
 from aes_rl.replay import Replay
 from aes_rl.streams import Stream
 from aes_rl.training.config import Training
-from aes_rl.training.environments import Environments, sizes_of
-from aes_rl.types import as_tensor
+from aes_rl.training.environments import Board, Environments, sizes_of
 
 _MOST_SEEDS = 2**31
 
@@ -36,21 +34,29 @@ class Run:
             workers = 0 if len(seeds) <= 2 else min(len(seeds), 14)
         episode_seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(0), 1, _MOST_SEEDS)
         self.environments = Environments(config.task, episode_seeds.flatten().tolist(), workers)
+        self.seen = Board(torch.zeros(self.environments.board.memory.shape, device=self.device), len(seeds), self.sizes)
+        """The environments' board as last received, on the learner's device."""
+        self.observation = torch.tensor(self.environments.board.observation, device=self.device)
+        """What every member sees now."""
+        self.action = torch.zeros(len(seeds), self.sizes.action, device=self.device)
+        """What every member does next, scaled to [−1, 1]."""
+        self._staging = torch.zeros(self.seen.memory.shape, pin_memory=self.device.type == "cuda")
         self.env_step = 0
         """Environment steps every member has taken."""
         self.update_step = 0
         """Updates made so far."""
 
-    def observation(self) -> Tensor:
-        """What every member sees now."""
-        return torch.from_numpy(self.environments.board.observation.copy()).to(self.config.device)
+    @property
+    def device(self) -> torch.device:
+        """Where replay, samplers and agent live."""
+        return self.streams.device
 
-    def act(self) -> Tensor:
-        """Every member's next action: uniform while warming up, exploring afterwards."""
-        counter, count = self.streams.counter(self.env_step), self.sizes.action
-        if self.env_step < self.config.agent_config.warm_up_steps:
-            return (2 * as_tensor(self.streams.uniform(Stream.WARM_UP, counter, count)) - 1).float()
-        return self.agent.act(self.observation(), self.streams.normal(Stream.EXPLORE, counter, count))
+    def receive(self) -> Board:
+        """Wait for the environments and bring what they show to the learner, in one transfer; their board."""
+        board = self.environments.receive()
+        self._staging.copy_(torch.from_numpy(board.memory))
+        self.seen.memory.copy_(self._staging, non_blocking=True)
+        return board
 
     def evaluation_seeds(self, evaluation: int, episodes: int) -> list[list[int]]:
         """Seeds of the test episodes of every member, the same whenever that evaluation is made."""

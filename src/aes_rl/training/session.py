@@ -110,9 +110,9 @@ class Session:
             metrics: dict[str, float] = {}
             if self._returns[number]:
                 metrics["training_return"] = float(np.mean(self._returns[number]))
-            if step.update is not None and step.sample is not None:
-                metrics |= {name: loss[number].item() for name, loss in step.update.losses.items()}
-                weights = step.sample.weights[number]
+            if step.learned is not None:
+                metrics |= {name: loss[number].item() for name, loss in step.learned.update.losses.items()}
+                weights = step.learned.sample.weights[number]
                 metrics |= {"smallest_weight": weights.min().item(), "largest_weight": weights.max().item()}
             for name, value in metrics.items():
                 rows.append((self.run.env_step, self.run.update_step, *member, name, value))
