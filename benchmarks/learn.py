@@ -11,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from aes_rl.agents import SAC
 from aes_rl.training import Session, Training
 
 
@@ -31,8 +32,10 @@ BARS = {
             samplers=SAMPLERS,
             seeds=(0, 1),
             env_steps=10_000,
+            updates_per_round=4,
             capacity=100_000,
             evaluate_every=500,
+            sac=SAC(learning_rate=1e-3, initial_entropy_coefficient=0.1),
         ),
         950,
     ),
@@ -66,15 +69,15 @@ BARS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bars", nargs="*", choices=[[], *BARS], help="which to run; all by default")
-    parser.add_argument("--stop-early", action="store_true", help="end a run once every member has reached its bar")
     parser.add_argument("--device", default="cpu", help="where agents and replay live")
+    parser.add_argument("--threads", type=int, default=2, help="threads of the learner")
     arguments = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(arguments.threads)
     missed = False
     print(f"{'task':22} {'agent':6} {'sampler':12} {'seed':>5} {'best':>8} {'at step':>9} {'bar':>6}")
     for name in arguments.bars or BARS:
         bar = BARS[name]
-        for (sampler, seed), (score, step) in best_scores(bar, arguments.device, arguments.stop_early).items():
+        for (sampler, seed), (score, step) in best_scores(bar, arguments.device).items():
             missed |= score < bar.score
             verdict = "" if score >= bar.score else "  missed"
             print(
@@ -85,8 +88,8 @@ def main() -> None:
     sys.exit(int(missed))
 
 
-def best_scores(bar: Bar, device: str, stop_early: bool) -> dict[tuple[str, int], tuple[float, int]]:
-    """The best evaluation of every member and the step it was made at."""
+def best_scores(bar: Bar, device: str) -> dict[tuple[str, int], tuple[float, int]]:
+    """The best evaluation of every member and the step it was made at; the run ends once all have reached the bar."""
     best: dict[tuple[str, int], tuple[float, int]] = {}
     with tempfile.TemporaryDirectory() as directory:
         session = Session(replace(bar.config, device=device), Path(directory) / "run")
@@ -96,7 +99,7 @@ def best_scores(bar: Bar, device: str, stop_early: bool) -> dict[tuple[str, int]
             for member, score in session.scores.items():
                 if member not in best or score > best[member][0]:
                     best[member] = (score, step.env_step)
-            if stop_early and all(score >= bar.score for score, _ in best.values()):
+            if all(score >= bar.score for score, _ in best.values()):
                 break
         session.close()
     return best

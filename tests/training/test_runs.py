@@ -8,6 +8,8 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import imageio
+import numpy as np
 import pytest
 import torch
 
@@ -257,3 +259,17 @@ def test_updates_are_due_after_warm_up() -> None:
 def test_tensorboard_files_are_written(tmp_path) -> None:
     finish(replace(SMALL, env_steps=60, tensorboard=True), tmp_path / "run")
     assert any((tmp_path / "run" / "tensorboard").iterdir())
+
+
+def test_an_episode_is_filmed_without_a_screen(tmp_path) -> None:
+    """Where the machine has no offscreen renderer, the command must say what to install."""
+    finish(replace(SMALL, env_steps=40), tmp_path / "run")
+    command = [sys.executable, "-m", "aes_rl", "record", str(tmp_path / "run"), "--frames", "5"]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    if result.returncode:
+        assert "could not be rendered" in result.stderr
+        assert "install EGL" in result.stderr
+    else:
+        frames = imageio.v3.imread(tmp_path / "run" / "episode.gif")
+        assert 1 < len(frames) <= 5
+        assert not np.array_equal(frames[0], frames[-1])

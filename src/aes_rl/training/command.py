@@ -1,6 +1,7 @@
 """What the commands do: train with a progress display, evaluate and film a finished run."""
 
 import argparse
+import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -121,7 +122,7 @@ def record(words: list[str]) -> None:
     run = _loaded(asked.run)
     if not 0 <= asked.member < len(run.config.members):
         raise ValueError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
-    environment = simulator.make(run.config.task, render_mode="rgb_array")
+    environment = _filmed(run.config.task)
     space: Any = environment.action_space
     observation, _ = environment.reset(seed=run.evaluation_seeds(asked.number, 1)[asked.member][0])
     frames: list[Any] = []
@@ -138,6 +139,22 @@ def record(words: list[str]) -> None:
     output = asked.output or asked.run / "episode.gif"
     imageio.mimsave(output, frames, duration=1000 / environment.metadata.get("render_fps", 30), loop=0)
     _console.print(f"{len(frames)} frames in {output}")
+
+
+def _filmed(task: str) -> Any:
+    """An environment that renders without a screen."""
+    if "DISPLAY" not in os.environ:
+        os.environ.setdefault("MUJOCO_GL", "egl")
+    environment = simulator.make(task, render_mode="rgb_array")
+    try:
+        environment.reset(seed=0)
+        environment.render()
+    except Exception as error:  # every graphics library fails in its own way
+        raise RuntimeError(
+            f"{task} could not be rendered ({type(error).__name__}: {error}); install EGL (on Debian libegl1), or "
+            "OSMesa (libosmesa6) and set MUJOCO_GL=osmesa"
+        ) from error
+    return environment
 
 
 def _loaded(directory: Path) -> Run:
