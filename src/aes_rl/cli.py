@@ -1,7 +1,8 @@
-"""The command `aes-rl`: train, evaluate, record."""
+"""The command `aes-rl`."""
 
 import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
 
 _HELP = """aes-rl: experience selection for off-policy reinforcement learning
 
@@ -9,8 +10,22 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl train runs/hopper-paper --preset paper --task Hopper-v5
   aes-rl evaluate runs/hopper
   aes-rl record runs/hopper
+  aes-rl compare studies/two --tasks Hopper-v5 Walker2d-v5 --agents sac --seeds 0 1 2
+  aes-rl tune studies/tuned --task Hopper-v5 --agent sac
+  aes-rl report studies/two
 
 Each command has --help."""
+
+
+_COMMANDS = {
+    "train": "aes_rl.training.command",
+    "evaluate": "aes_rl.training.command",
+    "record": "aes_rl.training.command",
+    "compare": "aes_rl.study.command",
+    "tune": "aes_rl.study.tune",
+    "report": "aes_rl.report.command",
+}
+"""Where each command's function lives, imported when asked for: a report needs no simulator."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -32,13 +47,7 @@ def _run(words: list[str]) -> None:
 
         print(__version__)
         return
-    from aes_rl.training import command
-
-    commands: dict[str, Callable[[list[str]], None]] = {
-        "train": command.train,
-        "evaluate": command.evaluate,
-        "record": command.record,
-    }
-    if words[0] not in commands:
-        raise ValueError(f"unknown command {words[0]!r}; the commands are {', '.join(commands)}")
-    commands[words[0]](words[1:])
+    if words[0] not in _COMMANDS:
+        raise ValueError(f"unknown command {words[0]!r}; the commands are {', '.join(_COMMANDS)}")
+    command: Callable[[list[str]], None] = getattr(import_module(_COMMANDS[words[0]]), words[0])
+    command(words[1:])

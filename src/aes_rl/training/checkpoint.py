@@ -36,6 +36,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
         "version": VERSION,
         "env_step": run.env_step,
         "update_step": run.update_step,
+        "seconds": run.seconds,
         "files": files,
         "environments": [
             {"facts": state.facts if state else None, "episode_return": total} for state, total in saved.values()
@@ -100,7 +101,7 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
         environments[member] = (own, known["episode_return"])
     run.environments.restore(environments, tensors["environments.observation"].numpy())
     run.observation.copy_(tensors["environments.observation"])
-    run.env_step, run.update_step = facts["env_step"], facts["update_step"]
+    run.env_step, run.update_step, run.seconds = facts["env_step"], facts["update_step"], facts["seconds"]
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

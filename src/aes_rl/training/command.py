@@ -179,22 +179,15 @@ def _progress(session: Session) -> Iterator[Any]:
                 return
             shown = now
             speed = (env_step - session.first_step) / max(now - started, 1e-9)
-            scores = "  ".join(f"{name} {score:.0f}" for name, score in _mean_scores(session).items())
+            scores = "  ".join(f"{name} {score:.0f}" for name, score in session.mean_scores().items())
             bar.update(task, completed=env_step, status=f"{speed:.0f} steps/s  {scores}")
 
         yield advance
 
 
-def _mean_scores(session: Session) -> dict[str, float]:
-    by_sampler: dict[str, list[float]] = {}
-    for (sampler, _), score in session.scores.items():
-        by_sampler.setdefault(sampler, []).append(score)
-    return {sampler: float(np.mean(scores)) for sampler, scores in by_sampler.items()}
-
-
 def _scores(session: Session) -> Table:
     table = Table("sampler", *(f"seed {seed}" for seed in session.config.seeds), "mean", title=session.config.task)
-    for sampler, mean in _mean_scores(session).items():
+    for sampler, mean in session.mean_scores().items():
         own = [session.scores[sampler, seed] for seed in session.config.seeds]
         table.add_row(sampler, *(f"{score:.1f}" for score in own), f"{mean:.1f}")
     return table

@@ -63,7 +63,7 @@ def check_directory(directory: Path, config: Training) -> None:
 def write_config(directory: Path, config: Training) -> None:
     """Write config.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(asdict(config), indent=1) + "\n")
+    write_whole(directory / "config.json", json.dumps(asdict(config), indent=1) + "\n")
 
 
 def read_config(directory: Path) -> Training:
@@ -93,7 +93,14 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
         "commit": _commit(),
         "wall_seconds": round(wall_seconds, 1),
     }
-    (directory / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    write_whole(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that a reader finds all of it or what was there before."""
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    unfinished.write_text(text)
+    unfinished.replace(path)
 
 
 def _tuples(values: dict[str, Any]) -> dict[str, Any]:

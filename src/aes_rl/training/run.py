@@ -45,6 +45,8 @@ class Run:
         """Environment steps every member has taken."""
         self.update_step = 0
         """Updates made so far."""
+        self.seconds = 0.0
+        """Wall time spent so far, in all sessions together."""
 
     @property
     def device(self) -> torch.device:

@@ -61,13 +61,14 @@ class Session:
 
     def steps(self) -> Iterator[Step]:
         """Train to the end; on SIGINT or SIGTERM finish the step, save, and raise Interrupted."""
-        started = time.monotonic()
-        config = self.config
+        config, run = self.config, self.run
+        started = time.monotonic() - run.seconds
         with self._listening_for_signals():
             for step in train(self.run):
                 self._remember(step)
                 if step.env_step % config.log_every == 0:
                     self._log(step)
+                run.seconds = time.monotonic() - started
                 is_last = step.env_step == config.env_steps
                 if step.env_step % config.evaluate_every == 0 or is_last:
                     self._evaluate()
@@ -76,11 +77,18 @@ class Session:
                 yield step
                 if self._stop_requested:
                     raise Interrupted
-        record.write_manifest(self.directory, config, time.monotonic() - started)
+        record.write_manifest(self.directory, config, run.seconds)
 
     def save(self) -> None:
         """Write a checkpoint."""
         checkpoint.save(self.run, self._checkpoints, {name: table.size() for name, table in self._tables.items()})
+
+    def mean_scores(self) -> dict[str, float]:
+        """The newest evaluation of every sampler, averaged over seeds."""
+        by_sampler: dict[str, list[float]] = {}
+        for (sampler, _), score in self.scores.items():
+            by_sampler.setdefault(sampler, []).append(score)
+        return {sampler: float(np.mean(scores)) for sampler, scores in by_sampler.items()}
 
     def close(self) -> None:
         """End environments and close files."""

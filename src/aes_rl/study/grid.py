@@ -1,0 +1,135 @@
+"""The grid of a study, packed into populations: one directory, one training run of several members each."""
+
+import json
+from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+from aes_rl import checks
+from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
+from aes_rl.training.presets import Preset
+
+AgentName = Literal["sac", "ddpg"]
+
+
+@dataclass(frozen=True)
+class Study:
+    """Every combination of task, agent, sampler and seed is one run; the defaults are the paper's experiment."""
+
+    tasks: tuple[str, ...] = PAPER_TASKS
+    """Gymnasium tasks."""
+    agents: tuple[AgentName, ...] = ("ddpg", "sac")
+    """Learners."""
+    samplers: tuple[str, ...] = ("uniform", "prioritized", "adaptive")
+    """Samplers, by name."""
+    seeds: tuple[int, ...] = (2, 20, 200, 2000, 20000)
+    """One run for each."""
+    preset: Preset = "paper"
+    """Where every other option starts from: the paper's for its task and agent, or today's defaults."""
+    env_steps: int | None = None
+    """Environment steps of every run; by default the preset's horizon for the task and agent."""
+    set: tuple[str, ...] = ()
+    """Further training options for all runs as name=value, such as sac.batch_size=64 or evaluate_every=5000."""
+    members_per_population: int = 15
+    """Most runs trained side by side in one process."""
+
+    def __post_init__(self) -> None:
+        checks.count("members_per_population", self.members_per_population)
+        for kind in ("tasks", "agents", "samplers", "seeds"):
+            values = getattr(self, kind)
+            if not values:
+                raise ValueError(f"no {kind} were given; give at least one")
+            if len(set(values)) != len(values):
+                raise ValueError(f"{kind} {values} repeat; give each once")
+
+
+class Population(NamedTuple):
+    """Some runs of one task and agent, trained side by side."""
+
+    name: str
+    """Its directory within the study's."""
+    config: Training
+
+    @property
+    def runs(self) -> int:
+        """How many runs it holds."""
+        return len(self.config.members)
+
+
+def populations(study: Study) -> list[Population]:
+    """The packed grid; a function of the study alone, so that a rerun finds the same directories."""
+    at_once = study.members_per_population // len(study.samplers)
+    if at_once == 0:
+        raise ValueError(
+            f"members_per_population is {study.members_per_population}; it must be at least the number of samplers, "
+            f"{len(study.samplers)}"
+        )
+    packed = []
+    for task in study.tasks:
+        for agent in study.agents:
+            for number, start in enumerate(range(0, len(study.seeds), at_once)):
+                config = replace(
+                    preset(study.preset, task, agent),
+                    samplers=study.samplers,
+                    seeds=study.seeds[start : start + at_once],
+                    workers=0,
+                )
+                if study.env_steps is not None:
+                    config = replace(config, env_steps=study.env_steps)
+                for assignment in study.set:
+                    config = _assigned(config, assignment)
+                packed.append(Population(f"{task}/{agent}/{number}", config))
+    return packed
+
+
+def prepare(study: Study, directory: Path) -> list[Population]:
+    """Write down the study and what each population is to do; raises where the directory holds another study."""
+    packed = populations(study)
+    for task in study.tasks:
+        simulator.make(task).close()
+    path = directory / "study.json"
+    wanted = json.loads(json.dumps(asdict(study)))
+    if path.exists():
+        if json.loads(path.read_text()) != wanted:
+            raise ValueError(f"{directory} holds another study; choose another directory")
+    elif directory.exists() and any(directory.iterdir()):
+        raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
+    directory.mkdir(parents=True, exist_ok=True)
+    record.write_whole(path, json.dumps(wanted, indent=1) + "\n")
+    for population in packed:
+        own = directory / population.name
+        record.check_directory(own, population.config)
+        record.write_config(own, population.config)
+    return packed
+
+
+def _assigned(config: Any, assignment: str) -> Any:
+    """The configuration with one option changed, given as a.b=value."""
+    path, separator, text = assignment.partition("=")
+    if not separator:
+        raise ValueError(f"set is {assignment!r}; write name=value")
+    name, _, rest = path.partition(".")
+    name = name.replace("-", "_")
+    known = {field.name for field in fields(config)}
+    if name not in known:
+        raise ValueError(f"set {assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
+    current = getattr(config, name)
+    if rest:
+        if not is_dataclass(current):
+            raise ValueError(f"set {assignment!r}: {name} has no options of its own")
+        return replace(config, **{name: _assigned(current, f"{rest}={text}")})
+    return replace(config, **{name: _typed(text, current, assignment)})
+
+
+def _typed(text: str, current: Any, assignment: str) -> Any:
+    try:
+        value = json.loads(text)
+    except json.JSONDecodeError:
+        value = {"True": True, "False": False, "None": None}.get(text, text)
+    if isinstance(value, list):
+        value = tuple(value)
+    if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
+        value = float(value)
+    if current is not None and value is not None and type(value) is not type(current):
+        raise ValueError(f"set {assignment!r}: {text!r} is not a {type(current).__name__}, as {current!r} is")
+    return value

@@ -1,0 +1,116 @@
+"""One population trained to its end in this process, its progress and its fate told in files.
+
+`python -m aes_rl.study.worker DIRECTORY` does it for a directory that holds a config.json. It stops, saved, when its
+standard input ends, so a worker does not outlive the study that started it.
+"""
+
+import argparse
+import fcntl
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from aes_rl.training import Interrupted, Session, record
+
+STOPPED = 3
+"""Exit code of a worker that was asked to stop and has saved."""
+_PATIENCE = 120
+"""Seconds to wait for another process to leave the directory, such as a worker that is still saving."""
+
+
+def train_population(directory: Path, threads: int = 1) -> None:
+    """Start or continue the run of a directory. A finished one is left alone."""
+    torch.set_num_threads(threads)
+    with _alone_in(directory):
+        if is_finished(directory):
+            return
+        (directory / "failure.txt").unlink(missing_ok=True)
+        session = Session(record.read_config(directory), directory)
+        try:
+            told = 0.0
+            for step in session.steps():
+                if time.monotonic() - told > 0.5:
+                    told = time.monotonic()
+                    _tell(directory, step.env_step, session)
+        finally:
+            session.close()
+
+
+def is_finished(directory: Path) -> bool:
+    """Whether the directory's run has reached its end."""
+    return (directory / "manifest.json").exists()
+
+
+def progress_of(directory: Path) -> dict[str, Any]:
+    """What a running worker said last: its step and the mean score of every sampler."""
+    try:
+        told: dict[str, Any] = json.loads((directory / "progress.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return told
+
+
+def _tell(directory: Path, env_step: int, session: Session) -> None:
+    told = {"env_step": env_step, "scores": session.mean_scores()}
+    record.write_whole(directory / "progress.json", json.dumps(told))
+
+
+@contextmanager
+def _alone_in(directory: Path) -> Iterator[None]:
+    """Keep every other worker out of the directory."""
+    with (directory / "lock").open("w") as handle:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise RuntimeError(f"another process is training {directory}; stop it first") from None
+                time.sleep(0.2)
+        yield
+
+
+def _stop_with_parent() -> None:
+    """Ask this process to stop once its standard input ends."""
+
+    def watch() -> None:
+        while os.read(0, 1):
+            pass
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def main() -> None:
+    """Train the population of the directory named on the command line."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", type=Path)
+    parser.add_argument("--threads", type=int, default=1)
+    arguments = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the session listens
+    _stop_with_parent()
+    try:
+        train_population(arguments.directory, arguments.threads)
+    except Interrupted:
+        sys.exit(STOPPED)
+    except Exception:
+        told = traceback.format_exc()
+        sys.stderr.write(told)
+        with suppress(OSError):  # a full disk may be the reason
+            record.write_whole(arguments.directory / "failure.txt", told)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
