@@ -10,12 +10,14 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
-    {"types", "checks"},
+    {"types", "checks", "paper"},
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},
     {"lab", "testing", "agents"},
     {"training"},
+    {"study"},
+    {"report"},
     {"cli"},
     {"__main__"},
 ]
@@ -27,6 +29,8 @@ FORBIDDEN = {
     ("gradients", "replay"),
     ("agents", "samplers"),
     ("agents", "replay"),
+    ("report", "training"),
+    ("report", "study"),
 }
 
 

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from aes_rl import checks
+from aes_rl import checks, paper
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
 
@@ -22,7 +22,7 @@ class Study:
     """Learners."""
     samplers: tuple[str, ...] = ("uniform", "prioritized", "adaptive")
     """Samplers, by name."""
-    seeds: tuple[int, ...] = (2, 20, 200, 2000, 20000)
+    seeds: tuple[int, ...] = paper.SEEDS
     """One run for each."""
     preset: Preset = "paper"
     """Where every other option starts from: the paper's for its task and agent, or today's defaults."""

@@ -3,21 +3,12 @@
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal
 
-from aes_rl import checks
+from aes_rl import checks, paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.samplers.registry import RULES
 from aes_rl.types import Signal
 
-PAPER_TASKS = (
-    "InvertedPendulum-v5",
-    "InvertedDoublePendulum-v5",
-    "Reacher-v5",
-    "Hopper-v5",
-    "HalfCheetah-v5",
-    "Walker2d-v5",
-    "Ant-v5",
-    "Humanoid-v5",
-)
+PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
 TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
 """Samplers that learn from draws; full information would need every slot's gradient after every update."""
 

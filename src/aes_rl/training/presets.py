@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Literal
 
+from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.samplers.adaptive import Adaptive
 from aes_rl.training.config import SamplerOptions, Training
@@ -19,23 +20,13 @@ _SAC_ADAPTIVE = {
     "InvertedPendulum": Adaptive(0.2, 1000.0, 0.7, 0.2),
     "Humanoid": Adaptive(0.1, 10_000.0, 0.7, 0.2),
 }
-_STEPS = {
-    "sac": {
-        "Humanoid": 3_000_000,
-        "Ant": 3_000_000,
-        "HalfCheetah": 3_000_000,
-        "InvertedPendulum": 300_000,
-        "InvertedDoublePendulum": 300_000,
-    },
-    "ddpg": {"Humanoid": 150_000},
-}
 
 
 def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
     """The starting point of a run: today's defaults, or the paper's for its eight tasks."""
     if name == "default":
         return Training(task=task, agent=agent)
-    short = task.split("-")[0]
+    short = paper.name_of(task)
     if short not in _SAC_ADAPTIVE:
         raise ValueError(f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}")
     adaptive = _SAC_ADAPTIVE[short] if agent == "sac" else Adaptive(0.1, 1000.0, 0.9)
@@ -43,8 +34,8 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         task=task,
         agent=agent,
         samplers=("uniform", "prioritized", "adaptive"),
-        seeds=(2, 20, 200, 2000, 20000),
-        env_steps=_STEPS[agent].get(short, 1_000_000),
+        seeds=paper.SEEDS,
+        env_steps=paper.horizon(task, agent),
         sac=SAC(value_function=True, learning_rate=1e-4, policy_regularization=1e-3),
         ddpg=DDPG(),
         sampler=replace(SamplerOptions(), adaptive=adaptive),

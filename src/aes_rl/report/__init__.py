@@ -1,0 +1,1 @@
+"""Tables, figures and a page from the files of a study."""

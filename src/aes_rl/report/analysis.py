@@ -1,0 +1,129 @@
+"""From curves to what a report shows: measures beside the paper's, and scores made comparable across tasks."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from aes_rl import paper
+from aes_rl.report.load import Array, Curve, Results, common
+from aes_rl.report.measures import Measures, measure, smooth
+from aes_rl.report.paper_table import PaperRow, paper_rows
+from aes_rl.report.statistics import Interval, interquartile_mean, probability_of_improvement, with_interval
+
+FRACTIONS = np.linspace(0.02, 1, 50)
+"""Where sample-efficiency curves are read, as shares of each task's steps."""
+
+
+class Row(NamedTuple):
+    """One method on one task with one agent."""
+
+    task: str
+    agent: str
+    sampler: str
+    seeds: tuple[int, ...]
+    steps: int
+    measures: Measures
+    untouched: Measures | None
+    """Without the seed that AES was tuned on, where that was one of several."""
+    paper: PaperRow | None
+    is_comparable: bool
+    """Whether the paper's row had the same horizon and has no slip."""
+
+
+class Aggregate(NamedTuple):
+    """All tasks of one agent together, with scores normalised by task."""
+
+    agent: str
+    tasks: tuple[str, ...]
+    seeds: tuple[int, ...]
+    finals: dict[str, Array]
+    """[runs, tasks] by sampler."""
+    curves: dict[str, Array]
+    """[runs, tasks, fractions] by sampler."""
+    interquartile_means: dict[str, Interval]
+    improvements: dict[tuple[str, str], Interval]
+    """Probability that the first sampler's run beats the second's."""
+
+
+def rows(results: Results, window: int) -> list[Row]:
+    """The measures of every method, in the order of the study."""
+    published = {(row.task, row.agent, row.sampler): row for row in paper_rows()}
+    made = []
+    for task, agent, sampler in results.keys():  # noqa: SIM118 — not a dictionary
+        curves = results.seeds_of((task, agent, sampler))
+        steps, scores = common(list(curves.values()))
+        if len(steps) == 0:
+            results.problems.append(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
+            continue
+        own = published.get((paper.name_of(task), agent, sampler))
+        others = [curve for seed, curve in curves.items() if seed != paper.TUNED_SEED]
+        untouched = measure(*common(others), window) if 0 < len(others) < len(curves) else None
+        is_comparable = own is not None and not own.slip and int(steps[-1]) == paper.horizon(task, agent)
+        row = Row(task, agent, sampler, tuple(curves), int(steps[-1]), measure(steps, scores, window), untouched, own,
+                  is_comparable)  # fmt: skip
+        made.append(row)
+    return made
+
+
+def aggregates(results: Results, window: int) -> list[Aggregate]:
+    """One for every agent that has a task on which every sampler ran with common seeds, and uniform replay learned."""
+    agents = dict.fromkeys(curve.agent for curve in results.curves)
+    made = [_aggregate(results, agent, window) for agent in agents]
+    return [aggregate for aggregate in made if aggregate is not None]
+
+
+def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
+    own = [curve for curve in results.curves if curve.agent == agent]
+    samplers = list(dict.fromkeys(curve.sampler for curve in own))
+    by_task: dict[str, dict[str, dict[int, Curve]]] = {}
+    for curve in own:
+        by_task.setdefault(curve.task, {}).setdefault(curve.sampler, {})[curve.seed] = curve
+    complete = {task: methods for task, methods in by_task.items() if len(methods) == len(samplers)}
+    seeds = _common_seeds(complete)
+    if not seeds or len(samplers) < 2:
+        return None
+    scales = {task: _scale(methods, seeds, window) for task, methods in complete.items()}
+    for task in [task for task, (low, high) in scales.items() if high <= low]:
+        results.problems.append(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
+        del complete[task]
+    if not complete:
+        return None
+    finals: dict[str, list[Array]] = {sampler: [] for sampler in samplers}
+    curves: dict[str, list[Array]] = {sampler: [] for sampler in samplers}
+    for task, methods in complete.items():
+        low, high = scales[task]
+        for sampler in samplers:
+            chosen = [methods[sampler][seed] for seed in seeds]
+            steps, scores = common(chosen)
+            smoothed = (smooth(scores, window) - low) / (high - low)
+            finals[sampler].append(smoothed[:, -1])
+            at = FRACTIONS * steps[-1]
+            curves[sampler].append(np.stack([np.interp(at, steps, run) for run in smoothed]))
+    matrices = {sampler: np.stack(columns, axis=1) for sampler, columns in finals.items()}
+    return Aggregate(
+        agent,
+        tuple(complete),
+        seeds,
+        matrices,
+        {sampler: np.stack(columns, axis=1) for sampler, columns in curves.items()},
+        {sampler: with_interval(interquartile_mean, scores) for sampler, scores in matrices.items()},
+        {
+            (one, other): with_interval(probability_of_improvement, matrices[one], matrices[other])
+            for one in samplers
+            for other in samplers
+            if one != other
+        },
+    )
+
+
+def _common_seeds(complete: dict[str, dict[str, dict[int, Curve]]]) -> tuple[int, ...]:
+    sets = [set(runs) for methods in complete.values() for runs in methods.values()]
+    return tuple(sorted(set.intersection(*sets))) if sets else ()
+
+
+def _scale(methods: dict[str, dict[int, Curve]], seeds: tuple[int, ...], window: int) -> tuple[float, float]:
+    """What counts as 0 and as 1 on a task: the mean first evaluation, and uniform replay's mean final score."""
+    first = [methods[sampler][seed].scores[0] for sampler in methods for seed in seeds]
+    reference: Any = methods.get("uniform", next(iter(methods.values())))
+    last = [smooth(reference[seed].scores, window)[-1] for seed in seeds]
+    return float(np.mean(first)), float(np.mean(last))

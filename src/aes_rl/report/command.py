@@ -1,0 +1,115 @@
+"""The command `aes-rl report`."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from aes_rl import checks
+from aes_rl.report import analysis, tables
+from aes_rl.report.load import Results, load
+from aes_rl.report.page import Picture, Section, TableOf, page, picture
+from aes_rl.report.reference import Reference, read_reference
+
+_console = Console() if Console().is_terminal else Console(width=110)  # a log has room for the table
+
+
+@dataclass(frozen=True)
+class Report:
+    """Tables, figures and a page of all runs below a directory, finished or not."""
+
+    directory: tyro.conf.Positional[Path]
+    """Directory of a study, or of a single run."""
+    output: Path | None = None
+    """Where the report goes; by default report in that directory."""
+    window: int = 10
+    """Evaluations in the trailing mean that smooths curves and measures."""
+    reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
+    """Published curves to draw beside ours: CSV files named TASK-vN_AGENT.csv with a column env_step."""
+    reference_label: str = "published"
+    """What the legend calls them."""
+
+    def __post_init__(self) -> None:
+        checks.count("window", self.window)
+
+
+def report(words: list[str]) -> None:
+    """Write the report, print the table, and say where the page is."""
+    asked = tyro.cli(Report, prog="aes-rl report", args=words)
+    write_report(asked)
+
+
+def write_report(asked: Report) -> Path:
+    """The report's page."""
+    try:
+        import matplotlib as _  # noqa: F401
+    except ImportError as error:
+        raise ValueError("the report needs matplotlib; pip install 'aes-rl[report]'") from error
+    results = load(asked.directory)
+    references = [read_reference(path, asked.reference_label) for path in asked.reference]
+    output = asked.output or asked.directory / "report"
+    rows = analysis.rows(results, asked.window)
+    made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
+    sections = _sections(results, asked.window, references, output / "figures")
+    (output / "measures.csv").write_text(tables.as_csv(rows))
+    (output / "measures.md").write_text(tables.as_markdown(made))
+    (output / "measures.tex").write_text(tables.as_latex(made))
+    shown = [TableOf("The paper's measures, all seeds", made, _NOTE, has_paper=True)]
+    if untouched:
+        shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
+    path = output / "index.html"
+    path.write_text(page(f"Study {asked.directory.resolve().name}", results, asked.window, sections, shown))
+    for problem in results.problems:
+        _console.print(f"note: {problem}", markup=False)
+    _console.print(_terminal(made))
+    _console.print(f"the page is {path}")
+    return path
+
+
+_NOTE = (
+    "Best values are shaded. Below ours stand the paper's numbers, struck through where they do not compare (another "
+    "horizon, or a slip in its table: hold the pointer over one). Max score: largest over the last 60 % of the steps. "
+    "Learning speed: max score ÷ the step it was reached at; of negative scores it rewards slowness and has no best. "
+    "Stability: final ÷ max, for negative scores max ÷ final. Robustness: standard deviation across seeds (ddof 1), "
+    "mean over the last 20 % of the steps."
+)
+_UNTOUCHED = "The paper tuned AES on seed 2 and reported all five seeds; these are the measures over the others."
+
+
+def _sections(results: Results, window: int, references: list[Reference], directory: Path) -> list[Section]:
+    from aes_rl.report import figures
+
+    sections = []
+    for agent in dict.fromkeys(curve.agent for curve in results.curves):
+        drawn = figures.learning_curves(results, agent, window, references)
+        caption = f"{agent.upper()}: mean ± standard deviation over seeds."
+        shown: list[Picture] = [picture(figures.save(drawn, directory, f"curves_{agent}"), caption)]
+        captured = figures.captured_fractions(results, agent)
+        if captured is not None:
+            path = figures.save(captured, directory, f"captured_{agent}")
+            shown.append(picture(path, "Share of the removable gradient variance that each sampler removes."))
+        sections.append(Section(f"Learning curves, {agent.upper()}", shown))
+    for whole in analysis.aggregates(results, window):
+        scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")
+        profiles = figures.save(figures.profiles(whole), directory, f"profiles_{whole.agent}")
+        caption = (
+            f"{len(whole.tasks)} tasks, {len(whole.seeds)} seeds each. 0 is the mean first evaluation on a task and 1 "
+            "uniform replay's mean final score; intervals are 95 % stratified bootstrap."
+        )
+        shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
+        sections.append(Section(f"All tasks together, {whole.agent.upper()}", shown))
+    return sections
+
+
+def _terminal(made: list[tables.Line]) -> Table:
+    table = Table("", *tables.COLUMNS.values())
+    for before, line in zip([None, *made], made, strict=False):
+        if before is None or (before.task, before.agent) != (line.task, line.agent):
+            table.add_section()
+            table.add_row(f"[bold]{line.task} {line.agent.upper()}[/], {line.seeds} seeds")
+        cells = [f"[bold green]{cell.text}[/]" if cell.is_best else cell.text for cell in line.cells]
+        table.add_row(f"  {line.sampler}", *cells)
+    return table

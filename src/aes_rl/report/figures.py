@@ -1,0 +1,185 @@
+"""The figures, each saved as PNG, SVG and PDF."""
+
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from aes_rl import paper
+from aes_rl.report.analysis import FRACTIONS, Aggregate
+from aes_rl.report.load import Results, common
+from aes_rl.report.measures import smooth
+from aes_rl.report.reference import Reference
+from aes_rl.report.statistics import bootstrap, interquartile_mean_curve, performance_profile
+
+mpl.use("Agg")
+
+# Okabe and Ito's colours, told apart by colour-blind readers, each with a line style of its own.
+_STYLES = {
+    "uniform": ("#0072B2", "-"),
+    "prioritized": ("#D55E00", "--"),
+    "adaptive": ("#009E73", "-."),
+    "predictive": ("#CC79A7", (0, (5, 1, 1, 1, 1, 1))),
+    "naive": ("#E69F00", ":"),
+}
+_SPARE = ("#56B4E9", (0, (1, 1)))
+_LOOK: Any = {
+    "font.size": 9,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.grid": True,
+    "grid.alpha": 0.25,
+    "axes.titlesize": 10,
+    "legend.frameon": False,
+    "svg.hashsalt": "aes-rl",
+    "figure.dpi": 110,
+}
+_COLUMNS = 4
+
+
+def style_of(sampler: str) -> dict[str, Any]:
+    """Colour and line style of a sampler, the same in every figure."""
+    colour, line = _STYLES.get(sampler, _SPARE)
+    return {"color": colour, "linestyle": line}
+
+
+def save(figure: Figure, directory: Path, name: str) -> Path:
+    """Write the figure in three formats; the SVG's path."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for suffix, facts in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
+        figure.savefig(directory / f"{name}.{suffix}", bbox_inches="tight", metadata=facts)
+    return directory / f"{name}.svg"
+
+
+@mpl.rc_context(_LOOK)
+def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
+    """Mean ± standard deviation over seeds for every task of one agent: one page of the paper's figures."""
+    tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
+    figure, axes = _grid(len(tasks))
+    shown: dict[str, Any] = {}
+    for axis, task in zip(axes, tasks, strict=True):
+        last = max(int(c.steps[-1]) for c in results.curves if (c.task, c.agent) == (task, agent))
+        for reference in references:
+            within = reference.steps <= last
+            if (reference.task, reference.agent) == (paper.name_of(task), agent) and within.sum() > 1:
+                scores = smooth(reference.scores, window)[:, within]
+                shown[reference.label] = _band(
+                    axis, reference.steps[within], scores, color="#777777", linestyle=(0, (4, 3))
+                )
+        for sampler in dict.fromkeys(c.sampler for c in results.curves if (c.task, c.agent) == (task, agent)):
+            steps, scores = common(list(results.seeds_of((task, agent, sampler)).values()))
+            if len(steps):
+                shown[sampler] = _band(axis, steps, smooth(scores, window), **style_of(sampler))
+        _label(axis, task, "test return")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    return figure
+
+
+@mpl.rc_context(_LOOK)
+def captured_fractions(results: Results, agent: str) -> Figure | None:
+    """How much of the removable gradient variance each sampler removes, over training."""
+    runs = {run: points for run, points in results.variance.items() if run[1] == agent}
+    if not runs:
+        return None
+    tasks = list(dict.fromkeys(task for task, *_ in runs))
+    figure, axes = _grid(len(tasks))
+    shown: dict[str, Any] = {}
+    for axis, task in zip(axes, tasks, strict=True):
+        for sampler in dict.fromkeys(run[2] for run in runs if run[0] == task):
+            for run, points in runs.items():
+                if (run[0], run[2]) == (task, sampler):
+                    steps, values = np.array(points).T
+                    (shown[sampler],) = axis.plot(steps, values, linewidth=1, **style_of(sampler))
+        axis.axhline(0, color="#999999", linewidth=0.8)
+        axis.axhline(1, color="#999999", linewidth=0.8)
+        _label(axis, task, "captured fraction")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    return figure
+
+
+@mpl.rc_context(_LOOK)
+def aggregate_scores(aggregate: Aggregate) -> Figure:
+    """Interquartile means and probabilities of improvement over uniform replay, with their intervals."""
+    samplers = list(aggregate.interquartile_means)
+    baseline = "uniform" if "uniform" in samplers else samplers[0]
+    figure = Figure(figsize=(9, 0.5 * len(samplers) + 1.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    _intervals(left, aggregate.interquartile_means)
+    left.set_xlabel("interquartile mean of normalised final scores")
+    rivals = {one: value for (one, other), value in aggregate.improvements.items() if other == baseline}
+    _intervals(right, rivals)
+    right.axvline(0.5, color="#999999", linewidth=0.8)
+    right.set_xlim(0, 1)
+    right.set_xlabel(f"probability of improvement over {baseline}")
+    return figure
+
+
+@mpl.rc_context(_LOOK)
+def profiles(aggregate: Aggregate) -> Figure:
+    """The share of runs above every normalised score, and the interquartile mean over training."""
+    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    highest = max(float(scores.max()) for scores in aggregate.finals.values())
+    lowest = min(0.0, *(float(scores.min()) for scores in aggregate.finals.values()))
+    thresholds = np.linspace(lowest, max(highest, 1.0) * 1.02, 200)
+    for sampler, scores in aggregate.finals.items():
+        shares = performance_profile(scores, thresholds)
+        low, high = bootstrap(lambda drawn: performance_profile(drawn, thresholds), scores, repetitions=500)
+        left.plot(thresholds, shares, label=sampler, **style_of(sampler))
+        left.fill_between(thresholds, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
+    left.set_xlabel("normalised final score τ")
+    left.set_ylabel("share of runs above τ")
+    for sampler, curves in aggregate.curves.items():
+        low, high = bootstrap(interquartile_mean_curve, curves, repetitions=200)
+        right.plot(100 * FRACTIONS, interquartile_mean_curve(curves), label=sampler, **style_of(sampler))
+        right.fill_between(100 * FRACTIONS, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
+    right.set_xlabel("share of the environment steps, %")
+    right.set_ylabel("interquartile mean")
+    left.legend(loc="lower left")
+    return figure
+
+
+def _grid(count: int) -> tuple[Figure, list[Any]]:
+    columns = min(_COLUMNS, count)
+    lines = -(-count // columns)
+    figure = Figure(figsize=(max(3.1 * columns, 5), 2.5 * lines + 0.4), layout="constrained")
+    axes = np.atleast_1d(figure.subplots(lines, columns)).flatten().tolist()
+    for axis in axes[count:]:
+        axis.remove()
+    return figure, axes[:count]
+
+
+def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
+    mean = scores.mean(axis=0)
+    (line,) = axis.plot(steps, mean, linewidth=1.4, **style)
+    if len(scores) > 1:
+        spread = scores.std(axis=0, ddof=1)
+        axis.fill_between(steps, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
+    return line
+
+
+def _label(axis: Any, task: str, what: str) -> None:
+    axis.set_title(task)
+    axis.set_xlabel("environment steps")
+    axis.set_ylabel(what)
+    axis.xaxis.set_major_locator(MaxNLocator(5))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: _short(steps)))
+
+
+def _short(steps: float) -> str:
+    if abs(steps) >= 1e6:
+        return f"{steps / 1e6:g}M"
+    return f"{steps / 1e3:g}k" if abs(steps) >= 1e3 else f"{steps:g}"
+
+
+def _intervals(axis: Any, values: dict[str, Any]) -> None:
+    for height, (sampler, interval) in enumerate(reversed(values.items())):
+        colour = style_of(sampler)["color"]
+        axis.barh(height, interval.high - interval.low, left=interval.low, height=0.5, color=colour, alpha=0.35)
+        axis.plot([interval.value] * 2, [height - 0.25, height + 0.25], color=colour, linewidth=2)
+    axis.set_yticks(range(len(values)), list(reversed(values)))
+    axis.set_ylim(-0.6, len(values) - 0.4)
+    axis.grid(visible=False, axis="y")

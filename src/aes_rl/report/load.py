@@ -1,0 +1,148 @@
+"""Reads the runs below a directory. Good runs are used, and what is wrong or missing is said."""
+
+import csv
+import json
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+Key = tuple[str, str, str]
+"""Task, agent, sampler."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The evaluations of one run."""
+
+    task: str
+    agent: str
+    sampler: str
+    seed: int
+    steps: Array
+    scores: Array
+    """Mean return of the test episodes at each of the steps."""
+
+
+@dataclass
+class Results:
+    """All runs that could be read."""
+
+    curves: list[Curve] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+    """One line for every directory that could not be used, and for what is missing."""
+    speeds: list[dict[str, Any]] = field(default_factory=list)
+    """Wall time and steps a second of every finished population."""
+    variance: dict[tuple[str, str, str, int], list[tuple[int, float]]] = field(default_factory=dict)
+    """Captured fraction over training, by task, agent, sampler and seed, where it was measured."""
+
+    def seeds_of(self, key: Key) -> dict[int, Curve]:
+        """The runs of one task, agent and sampler."""
+        return {c.seed: c for c in self.curves if (c.task, c.agent, c.sampler) == key}
+
+    def keys(self) -> list[Key]:
+        """Task, agent and sampler of all runs, in the order they were read."""
+        return list(dict.fromkeys((c.task, c.agent, c.sampler) for c in self.curves))
+
+
+def load(directory: Path) -> Results:
+    """Every run below a directory; raises if there is none to report."""
+    if not directory.is_dir():
+        raise ValueError(f"{directory} is not a directory; give the directory of a study or a run")
+    results = Results()
+    expected = _expected(directory, results)
+    for path in sorted(directory.rglob("config.json")):
+        try:
+            _read_run(path.parent, results)
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            results.problems.append(f"{path.parent} could not be read ({reason}); it is left out")
+    order = {name: number for number, name in enumerate(expected[0])}
+    results.curves.sort(key=lambda c: (order.get(c.task, len(order)), c.task, c.agent))
+    found = {(c.task, c.agent, c.sampler, c.seed) for c in results.curves}
+    absent = [run for run in expected[1] if run not in found]
+    if absent:
+        example = " ".join(map(str, absent[0]))
+        results.problems.append(f"{len(absent)} of {len(expected[1])} runs have no evaluation yet, such as {example}")
+    if not results.curves:
+        raise ValueError("; ".join([f"{directory} holds no run with an evaluation", *results.problems]))
+    return results
+
+
+def common(curves: list[Curve]) -> tuple[Array, Array]:
+    """Steps at which all of the runs were evaluated, and their scores [runs, steps]."""
+    steps = curves[0].steps
+    for curve in curves[1:]:
+        steps = np.intersect1d(steps, curve.steps)
+    return steps, np.stack([curve.scores[np.isin(curve.steps, steps)] for curve in curves])
+
+
+def _expected(directory: Path, results: Results) -> tuple[list[str], list[tuple[str, str, str, int]]]:
+    """The tasks in the study's order, and all its runs."""
+    path = directory / "study.json"
+    if not path.exists():
+        return [], []
+    try:
+        study = json.loads(path.read_text())
+        runs = [
+            (task, agent, sampler, seed)
+            for task in study["tasks"]
+            for agent in study["agents"]
+            for sampler in study["samplers"]
+            for seed in study["seeds"]
+        ]
+    except (ValueError, KeyError, TypeError) as error:
+        results.problems.append(f"{path} could not be read ({error}); what is missing is not known")
+        return [], []
+    return list(study["tasks"]), runs
+
+
+def _read_run(directory: Path, results: Results) -> None:
+    config = json.loads((directory / "config.json").read_text())
+    task, agent, env_steps = str(config["task"]), str(config["agent"]), int(config["env_steps"])
+    rows: dict[tuple[str, int], list[tuple[int, float]]] = {}
+    table = directory / "evaluations.csv"
+    if not table.exists():
+        return  # not started
+    with table.open(newline="") as handle:
+        for row in csv.DictReader(handle):
+            member = (str(row["sampler"]), int(row["seed"]))
+            rows.setdefault(member, []).append((int(row["env_step"]), float(row["mean_return"])))
+    reached = max((step for own in rows.values() for step, _ in own), default=0)
+    if rows and reached < env_steps:
+        results.problems.append(f"{directory} is at step {reached:,} of {env_steps:,}; it is shown as far as it is")
+    for (sampler, seed), own in rows.items():
+        steps, scores = np.array(own).T
+        results.curves.append(Curve(task, agent, sampler, seed, steps.astype(np.int64), scores))
+    _read_speed(directory, config, results)
+    _read_variance(directory, (task, agent), results)
+
+
+def _read_speed(directory: Path, config: dict[str, Any], results: Results) -> None:
+    path = directory / "manifest.json"
+    if not path.exists():
+        return
+    seconds = float(json.loads(path.read_text())["wall_seconds"])
+    members = len(config["samplers"]) * len(config["seeds"])
+    results.speeds.append(
+        {
+            "task": config["task"],
+            "agent": config["agent"],
+            "runs": members,
+            "seconds": seconds,
+            "agent_steps_per_s": members * int(config["env_steps"]) / max(seconds, 1e-9),
+        }
+    )
+
+
+def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> None:
+    path = directory / "metrics.csv"
+    if not path.exists():
+        return
+    with path.open(newline="") as handle:
+        for row in csv.DictReader(handle):
+            if row["metric"] == "captured_fraction":
+                run = (*cell, str(row["sampler"]), int(row["seed"]))
+                results.variance.setdefault(run, []).append((int(row["env_step"]), float(row["value"])))

@@ -1,0 +1,42 @@
+"""Published curves to draw beside ours: a CSV with a column env_step and one column of scores a seed."""
+
+import csv
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from aes_rl.report.load import Array
+
+_NAME = re.compile(r"(?P<task>[A-Za-z0-9]+)-v\d+_(?P<agent>[a-z0-9]+)")
+_NOT_SEEDS = {"env_step", "rew", "rew:shaded"}
+
+
+class Reference(NamedTuple):
+    """Somebody else's runs of one task and agent."""
+
+    label: str
+    task: str
+    """Without its version."""
+    agent: str
+    steps: Array
+    scores: Array
+    """[seeds, steps]."""
+
+
+def read_reference(path: Path, label: str) -> Reference:
+    """A file named like Hopper-v3_sac.csv."""
+    match = _NAME.fullmatch(path.stem)
+    if match is None:
+        raise ValueError(f"{path} is not named TASK-vN_AGENT.csv, such as Hopper-v3_sac.csv")
+    with path.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    if not rows or "env_step" not in rows[0]:
+        raise ValueError(f"{path} has no column env_step")
+    seeds = [name for name in rows[0] if name not in _NOT_SEEDS]
+    if not seeds:
+        raise ValueError(f"{path} has no column of scores beside env_step")
+    steps = np.array([int(float(row["env_step"])) for row in rows])
+    scores = np.array([[float(row[name]) for row in rows] for name in seeds])
+    return Reference(label, match["task"], match["agent"], steps, scores)

@@ -1,0 +1,66 @@
+"""What the field asks of a comparison: pure functions of scores [runs, tasks] (Agarwal et al., 2021)."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+Array = np.ndarray[Any, Any]
+
+
+class Interval(NamedTuple):
+    """An estimate with its 95 % bootstrap interval."""
+
+    value: float
+    low: float
+    high: float
+
+
+def interquartile_mean(scores: Array) -> float:
+    """The mean of the middle half of all scores; a quarter of them, rounded down, is cut at each end."""
+    ordered = np.sort(scores, axis=None)
+    cut = len(ordered) // 4
+    return float(ordered[cut : len(ordered) - cut].mean())
+
+
+def performance_profile(scores: Array, thresholds: Array) -> Array:
+    """The share of runs above each threshold."""
+    shares: Array = (scores.reshape(-1, 1) > thresholds).mean(axis=0)
+    return shares
+
+
+def probability_of_improvement(scores: Array, others: Array) -> float:
+    """The chance that a run of one method beats a run of the other on the same task, averaged over tasks."""
+    wins = scores[:, None, :] > others[None, :, :]
+    ties = scores[:, None, :] == others[None, :, :]
+    return float((wins + 0.5 * ties).mean())
+
+
+def bootstrap(
+    statistic: Callable[..., Any], *matrices: Array, repetitions: int = 2000, seed: int = 0
+) -> tuple[Array, Array]:
+    """Low and high end of the 95 % interval of a statistic of score matrices [runs, tasks].
+
+    Stratified: each task's runs are drawn anew among themselves, in each matrix by itself.
+    """
+    generator = np.random.default_rng(seed)
+    values = []
+    for _ in range(repetitions):
+        drawn = []
+        for scores in matrices:
+            rows = generator.integers(0, scores.shape[0], scores.shape[:2])
+            drawn.append(np.take_along_axis(scores, rows.reshape(rows.shape + (1,) * (scores.ndim - 2)), axis=0))
+        values.append(statistic(*drawn))
+    low, high = np.percentile(np.array(values), [2.5, 97.5], axis=0)
+    return low, high
+
+
+def with_interval(statistic: Callable[..., float], *matrices: Array, repetitions: int = 2000) -> Interval:
+    """A statistic and its bootstrap interval."""
+    low, high = bootstrap(statistic, *matrices, repetitions=repetitions)
+    return Interval(statistic(*matrices), float(low), float(high))
+
+
+def interquartile_mean_curve(scores: Array) -> Array:
+    """The interquartile mean at every step, of scores [runs, tasks, steps]."""
+    return np.array([interquartile_mean(scores[..., step]) for step in range(scores.shape[-1])])
