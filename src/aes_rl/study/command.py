@@ -64,7 +64,7 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     _console.print(f"{runs} runs in {len(packed)} populations, in {directory}")
     executor = executor_of(execution)
     try:
-        with _progress(packed, directory) as (tell, tick):
+        with shown(packed, directory) as (tell, tick):
             summary = execute(packed, directory, executor, retries=execution.retries, tell=tell, tick=tick)
     except KeyboardInterrupt:
         raise RuntimeError(f"stopped; everything is saved. Continue with the same command: {directory}") from None
@@ -89,7 +89,7 @@ def executor_of(execution: Execution) -> AbstractExecutor:
 
 
 @contextmanager
-def _progress(
+def shown(
     packed: list[Population], directory: Path
 ) -> Iterator[tuple[Callable[[News], None], Callable[[list[str]], None]]]:
     """A bar for the whole study and one for each running population, with its newest scores."""
@@ -97,13 +97,13 @@ def _progress(
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[scores]}"), console=_console) as bars:
         whole = bars.add_task("populations", total=len(packed), scores="")
-        shown: dict[str, TaskID] = {}
+        lines: dict[str, TaskID] = {}
 
         def tell(news: News) -> None:
             if news.kind == "started":
-                shown[news.name] = bars.add_task(news.name, total=steps[news.name], scores="")
+                lines[news.name] = bars.add_task(news.name, total=steps[news.name], scores="")
                 return
-            bars.remove_task(shown.pop(news.name))
+            bars.remove_task(lines.pop(news.name))
             if news.kind == "finished":
                 bars.print(f"finished {news.name}")
             else:
@@ -115,7 +115,7 @@ def _progress(
             for name in running:
                 told = progress_of(directory / name)
                 scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in told.get("scores", {}).items())
-                bars.update(shown[name], completed=told.get("env_step", 0), scores=scores)
+                bars.update(lines[name], completed=told.get("env_step", 0), scores=scores)
 
         yield tell, tick
 

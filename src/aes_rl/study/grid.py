@@ -77,7 +77,7 @@ def populations(study: Study) -> list[Population]:
                 if study.env_steps is not None:
                     config = replace(config, env_steps=study.env_steps)
                 for assignment in study.set:
-                    config = _assigned(config, assignment)
+                    config = assigned(config, assignment)
                 packed.append(Population(f"{task}/{agent}/{number}", config))
     return packed
 
@@ -103,7 +103,7 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     return packed
 
 
-def _assigned(config: Any, assignment: str) -> Any:
+def assigned(config: Any, assignment: str) -> Any:
     """The configuration with one option changed, given as a.b=value."""
     path, separator, text = assignment.partition("=")
     if not separator:
@@ -117,7 +117,7 @@ def _assigned(config: Any, assignment: str) -> Any:
     if rest:
         if not is_dataclass(current):
             raise ValueError(f"set {assignment!r}: {name} has no options of its own")
-        return replace(config, **{name: _assigned(current, f"{rest}={text}")})
+        return replace(config, **{name: assigned(current, f"{rest}={text}")})
     return replace(config, **{name: _typed(text, current, assignment)})
 
 

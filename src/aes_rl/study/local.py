@@ -45,12 +45,15 @@ class _Process(AbstractJob):
                 start_new_session=True,
                 env=environment,
             )
+        assert self._process.stdin is not None
+        self._lifeline = self._process.stdin
 
     @override
     def outcome(self) -> str | None:
         code = self._process.poll()
         if code is None:
             return None
+        self._lifeline.close()
         if code == 0:
             return ""
         told = self._directory / "failure.txt"
@@ -67,3 +70,5 @@ class _Process(AbstractJob):
                 self._process.wait(_LONGEST_STOP)
             except subprocess.TimeoutExpired:
                 self._process.kill()
+                self._process.wait()
+        self._lifeline.close()

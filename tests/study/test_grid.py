@@ -1,0 +1,68 @@
+"""What a study is made of, and what it refuses."""
+
+from dataclasses import replace
+
+import pytest
+
+from aes_rl.study.grid import Study, populations, prepare
+
+
+def test_the_default_is_the_papers_experiment() -> None:
+    packed = populations(Study())
+    assert len(packed) == 16
+    assert sum(population.runs for population in packed) == 240
+    configs = {population.name: population.config for population in packed}
+    assert configs["HalfCheetah-v5/sac/0"].env_steps == 3_000_000
+    assert configs["Humanoid-v5/ddpg/0"].env_steps == 150_000
+    assert configs["InvertedDoublePendulum-v5/sac/0"].sampler.adaptive.nu == 10_000
+
+
+def test_every_run_is_in_one_population() -> None:
+    study = Study(tasks=("Hopper-v5", "Ant-v5"), seeds=(1, 2, 3, 4, 5), members_per_population=7)
+    runs = [
+        (population.config.task, population.config.agent, *member)
+        for population in populations(study)
+        for member in population.config.members
+    ]
+    assert len(runs) == len(set(runs)) == 2 * 2 * 3 * 5
+    assert all(population.runs <= 7 for population in populations(study))
+
+
+def test_options_are_set_by_name(tiny) -> None:
+    config = populations(replace(tiny, set=("sac.learning_rate=1", "sampler.adaptive.floor=0.4", "device=cuda")))[
+        0
+    ].config
+    assert config.sac.learning_rate == 1.0
+    assert config.sampler.adaptive.floor == 0.4
+    assert config.device == "cuda"
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"set": ("sac.batchsize=3",)}, "there is no option 'batchsize'"),
+        ({"set": ("capacity",)}, "write name=value"),
+        ({"set": ("capacity=many",)}, "'many' is not a int"),
+        ({"set": ("capacity.x=1",)}, "capacity has no options of its own"),
+        ({"seeds": (1, 1)}, "repeat"),
+        ({"tasks": ()}, "no tasks"),
+        ({"tasks": ("Hoper-v5",)}, "unknown task 'Hoper-v5'"),
+        ({"samplers": ("adaptiv",), "members_per_population": 5}, "unknown sampler 'adaptiv'"),
+        ({"members_per_population": 1}, "at least the number of samplers"),
+    ],
+)
+def test_mistakes_are_told_before_anything_is_written(tiny, tmp_path, change, message) -> None:
+    with pytest.raises(ValueError, match=message):
+        prepare(replace(tiny, **change), tmp_path / "study")
+    assert not (tmp_path / "study").exists()
+
+
+def test_a_directory_holds_one_study(tiny, tmp_path) -> None:
+    prepare(tiny, tmp_path / "study")
+    prepare(tiny, tmp_path / "study")
+    with pytest.raises(ValueError, match="holds another study"):
+        prepare(replace(tiny, seeds=(3, 4)), tmp_path / "study")
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "thesis.tex").write_text("years of work")
+    with pytest.raises(ValueError, match="is not empty and holds no study"):
+        prepare(tiny, tmp_path / "other")

@@ -1,0 +1,137 @@
+"""Studies on this machine: killed, failing, refused."""
+
+import random
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from aes_rl.cli import main
+from aes_rl.study.command import Execution, run_study
+from aes_rl.study.grid import populations, prepare
+from aes_rl.study.local import LocalExecutor
+from aes_rl.study.schedule import AbstractExecutor, AbstractJob, execute
+
+FAST = Execution(processes=2, retries=0)
+
+
+def evaluations(directory):
+    return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("evaluations.csv")}
+
+
+def words_of(study, directory):
+    return [
+        "compare", str(directory), "--tasks", *study.tasks, "--agents", *study.agents, "--samplers", *study.samplers,
+        "--seeds", *map(str, study.seeds), "--preset", study.preset, "--env-steps", str(study.env_steps),
+        "--members-per-population", str(study.members_per_population), "--set", *study.set, "--retries", "0",
+    ]  # fmt: skip
+
+
+def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path) -> None:
+    run_study(longer, tmp_path / "whole", FAST)
+    expected = evaluations(tmp_path / "whole")
+    assert len(expected) == 3
+    generator = random.Random(0)
+    command = [sys.executable, "-m", "aes_rl", *words_of(longer, tmp_path / "killed")]
+    kills = 0
+    for _ in range(20):
+        with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+            try:
+                code = process.wait(timeout=generator.uniform(6, 11) if kills < 3 else 120)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                kills += 1
+                continue
+            assert code == 0, process.stderr.read()
+            break
+    assert kills >= 1
+    assert evaluations(tmp_path / "killed") == expected
+
+
+def test_finished_populations_are_skipped(tiny, tmp_path) -> None:
+    first = run_study(tiny, tmp_path, FAST)
+    before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluations.csv")}
+    second = run_study(tiny, tmp_path, FAST)
+    assert len(first.finished) == 2
+    assert sorted(second.skipped) == sorted(first.finished)
+    assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluations.csv")} == before
+
+
+def test_a_full_disk_fails_one_population_in_one_line(tiny, tmp_path, capsys) -> None:
+    packed = prepare(tiny, tmp_path / "study")
+    (tmp_path / "study" / packed[0].name / "evaluations.csv").symlink_to("/dev/full")
+    with pytest.raises(SystemExit):
+        main(words_of(tiny, tmp_path / "study"))
+    captured = capsys.readouterr()
+    assert captured.err.count("\n") == 1
+    assert f"1 of 2 populations failed ({packed[0].name}: OSError: [Errno 28] No space left on device)" in captured.err
+    assert "Traceback" in captured.out
+    assert (tmp_path / "study" / packed[1].name / "manifest.json").exists()
+
+
+def test_bad_input_is_told_in_one_line(capsys) -> None:
+    for words, message in (
+        (["compare", "/proc/study", "--tasks", "InvertedPendulum-v5"], "/proc/study"),
+        (["compare", "x", "--tasks", "Hoper-v5"], "the paper has no parameters for 'Hoper-v5'"),
+        (["compare", "x", "--samplers", "adaptiv"], "unknown sampler 'adaptiv'"),
+        (["compare", "x", "--threads", "0"], "threads is 0"),
+    ):
+        with pytest.raises(SystemExit):
+            main(words)
+        told = capsys.readouterr().err.strip()
+        assert message in told
+        assert "\n" not in told
+    assert not Path("x").exists()
+
+
+class FailingJob(AbstractJob):
+    def outcome(self):
+        return "Traceback\nValueError: no luck"
+
+    def stop(self):
+        pass
+
+
+class SometimesFailing(AbstractExecutor):
+    """Fails the first attempts at one population and hands the rest to real processes."""
+
+    most_jobs = 2
+
+    def __init__(self, unlucky, failures):
+        self._real, self._unlucky, self._left = LocalExecutor(2), unlucky, failures
+
+    def start(self, directory):
+        if str(directory).endswith(self._unlucky) and self._left:
+            self._left -= 1
+            return FailingJob()
+        return self._real.start(directory)
+
+    def close(self):
+        pass
+
+
+@pytest.mark.parametrize(("failures", "is_finished"), [(2, True), (3, False)])
+def test_failures_are_retried_a_stated_number_of_times(tiny, tmp_path, failures, is_finished) -> None:
+    packed = prepare(tiny, tmp_path)
+    news = []
+    executor = SometimesFailing(packed[0].name, failures)
+    summary = execute(packed, tmp_path, executor, retries=2, tell=lambda one: news.append((one.name, one.kind)))
+    assert (packed[0].name in summary.finished) == is_finished
+    assert packed[1].name in summary.finished
+    assert news.count((packed[0].name, "retried")) == 2
+    if not is_finished:
+        assert summary.failed == {packed[0].name: "Traceback\nValueError: no luck"}
+
+
+def test_two_studies_at_once_do_not_train_a_population_twice(tiny, tmp_path) -> None:
+    packed = prepare(tiny, tmp_path / "study")
+    first, second = (LocalExecutor(1).start(tmp_path / "study" / packed[0].name) for _ in range(2))
+    deadline = time.monotonic() + 120
+    while (first.outcome() is None or second.outcome() is None) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert first.outcome() == second.outcome() == ""
+    rows = (tmp_path / "study" / packed[0].name / "evaluations.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4 * packed[0].runs
+    assert len(populations(tiny)) == 2

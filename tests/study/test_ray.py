@@ -1,0 +1,52 @@
+"""A real two-node Ray cluster on this machine that loses a node."""
+
+import pytest
+
+from aes_rl.study.command import Execution, run_study
+from aes_rl.study.grid import prepare
+from aes_rl.study.schedule import execute
+from aes_rl.study.worker import progress_of
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
+
+
+def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
+    import ray
+    from ray.cluster_utils import Cluster
+
+    from aes_rl.study.ray import RayExecutor
+
+    run_study(longer, tmp_path / "local", Execution(processes=2, retries=0))
+    cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    doomed = cluster.add_node(num_cpus=1)
+    ray.init(address=cluster.address, log_to_driver=False)
+    executor = RayExecutor()
+    packed = prepare(longer, tmp_path / "ray")
+    state = {"lost": False}
+    retried = []
+
+    def lose_a_node(running) -> None:
+        begun = [name for name in running if progress_of(tmp_path / "ray" / name).get("env_step", 0) > 30]
+        if len(begun) >= 2 and not state["lost"]:
+            cluster.remove_node(doomed, allow_graceful=False)
+            state["lost"] = True
+
+    try:
+        summary = execute(
+            packed,
+            tmp_path / "ray",
+            executor,
+            retries=2,
+            tell=lambda news: retried.append(news.name) if news.kind == "retried" else None,
+            tick=lose_a_node,
+        )
+    finally:
+        executor.close()
+        ray.shutdown()
+        cluster.shutdown()
+    assert state["lost"]
+    assert retried
+    assert sorted(summary.finished) == sorted(population.name for population in packed)
+    for population in packed:
+        files = [tmp_path / kind / population.name / "evaluations.csv" for kind in ("local", "ray")]
+        assert files[0].read_bytes() == files[1].read_bytes()
