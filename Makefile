@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help setup test check docs bench-replay bench-train learn clean
+.PHONY: help demo setup test check docs bench-replay bench-train learn clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -23,6 +23,18 @@ help: ## List the targets
 .venv/bench: .venv/torch pyproject.toml
 	$(PIP) --editable '.[bench]'
 	@touch $@
+
+.venv/demo: .venv/torch pyproject.toml
+	$(PIP) --editable '.[report]'
+	@touch $@
+
+# Small networks and four updates a step, so that the pole stands within minutes on two cores.
+demo: .venv/demo ## Train SAC with three samplers on InvertedPendulum, print the table, write a report page; minutes
+	$(BIN)/aes-rl compare runs/demo --tasks InvertedPendulum-v5 --agents sac --seeds 0 1 --preset default \
+	  --env-steps 4000 --set updates_per_round=4 evaluate_every=250 evaluation_episodes=5 capacity=10000 \
+	  'sac.hidden=[64,64]' sac.batch_size=128 sac.learning_rate=0.002 sac.initial_entropy_coefficient=0.1 \
+	  sac.warm_up_steps=500
+	$(BIN)/aes-rl report runs/demo --window 3
 
 setup: .venv/dev ## Make .venv and install the package with the development extras
 

@@ -32,9 +32,6 @@ class Report:
     reference_label: str = "published"
     """What the legend calls them."""
 
-    def __post_init__(self) -> None:
-        checks.count("window", self.window)
-
 
 def report(words: list[str]) -> None:
     """Write the report, print the table, and say where the page is."""
@@ -44,6 +41,7 @@ def report(words: list[str]) -> None:
 
 def write_report(asked: Report) -> Path:
     """The report's page."""
+    checks.count("window", asked.window)
     try:
         import matplotlib as _  # noqa: F401
     except ImportError as error:

@@ -1,0 +1,81 @@
+"""The five measures and the statistics, by hand and against rliable."""
+
+import numpy as np
+import pytest
+
+from aes_rl.report import statistics
+from aes_rl.report.measures import Measures, best_of, measure, smooth
+
+STEPS = np.arange(1, 11) * 100
+
+
+def test_trailing_mean_by_hand() -> None:
+    assert smooth(np.array([[2.0, 4.0, 9.0, 1.0]]), 2).tolist() == [[2.0, 3.0, 6.5, 5.0]]
+    assert smooth(np.array([3.0, 5.0]), 10).tolist() == [3.0, 4.0]
+
+
+def test_measures_by_hand() -> None:
+    """The peak of the early 40 % does not count, and of equal peaks the first does."""
+    one = np.array([0, 99, 0, 0, 2, 8, 8, 4, 6, 4.0])
+    other = np.array([0, 99, 0, 0, 4, 8, 8, 8, 4, 8.0])
+    found = measure(STEPS, np.stack([one, other]), window=1)
+    spread = np.mean([np.sqrt(2.0), np.sqrt(8.0)])  # of (6, 4) and (4, 8), ddof 1
+    expected = Measures(8 / 600, 6 / 8, 8.0, float(spread), 6.0)
+    assert found == pytest.approx(expected)
+
+
+def test_measures_are_of_the_seed_mean() -> None:
+    """The mean curve's peak, not the mean of the seeds' peaks."""
+    scores = np.array([[0, 0, 0, 0, 0, 10, 0, 0, 0, 0.0], [0, 0, 0, 0, 0, 0, 0, 10, 0, 0.0]])
+    assert measure(STEPS, scores, window=1).max_score == 5.0
+
+
+def test_negative_scores_turn_stability_round() -> None:
+    scores = np.array([[-9, -9, -9, -9, -9, -4, -4, -5, -5, -5.0]])
+    found = measure(STEPS, scores, window=1)
+    assert found.max_score == -4.0
+    assert found.learning_stability == pytest.approx(4 / 5)
+    assert found.learning_speed == pytest.approx(-4 / 600)
+    assert found.robustness == 0.0
+    values = {"a": found, "b": found._replace(learning_speed=-1.0, max_score=-3.0, robustness=2.0)}
+    assert best_of(values, "learning_speed") == set()
+    assert best_of(values, "max_score") == {"b"}
+    assert best_of(values, "robustness") == {"a"}
+    assert best_of(values, "final_performance") == {"a", "b"}
+
+
+def test_statistics_by_hand() -> None:
+    scores = np.array([[0.0, 10.0], [1.0, 11.0], [2.0, 12.0], [3.0, 13.0]])
+    assert statistics.interquartile_mean(scores) == pytest.approx((2 + 3 + 10 + 11) / 4)
+    assert statistics.performance_profile(scores, np.array([2.0, 10.5])).tolist() == [5 / 8, 3 / 8]
+    assert statistics.probability_of_improvement(scores[:1], scores) == pytest.approx(0.5 / 4)
+    assert statistics.probability_of_improvement(scores[3:], scores) == pytest.approx(3.5 / 4)
+
+
+@pytest.mark.filterwarnings("ignore")  # of rliable's own dependencies
+@pytest.mark.parametrize("seed", range(3))
+def test_aggregates_agree_with_rliable(seed) -> None:
+    from rliable import library, metrics
+
+    generator = np.random.default_rng(seed)
+    one, other = generator.lognormal(size=(7, 5)), generator.lognormal(0.2, size=(6, 5)).round(1)
+    assert statistics.interquartile_mean(one) == pytest.approx(metrics.aggregate_iqm(one))
+    expected = metrics.probability_of_improvement(one, other)
+    assert statistics.probability_of_improvement(one, other) == pytest.approx(float(expected))
+    thresholds = np.linspace(0, 3, 17)
+    profile = [library.run_score_deviation(one, threshold) for threshold in thresholds]
+    assert statistics.performance_profile(one, thresholds) == pytest.approx(profile)
+    _, intervals = library.get_interval_estimates(
+        {"x": one}, lambda x: np.array([metrics.aggregate_iqm(x)]), reps=4000, random_state=np.random.RandomState(seed)
+    )
+    low, high = statistics.bootstrap(statistics.interquartile_mean, one, repetitions=4000)
+    width = float(intervals["x"][1, 0] - intervals["x"][0, 0])
+    assert abs(low - intervals["x"][0, 0]) < 0.08 * width
+    assert abs(high - intervals["x"][1, 0]) < 0.08 * width
+
+
+def test_bootstrap_keeps_tasks_apart() -> None:
+    """Tasks without spread leave no uncertainty, however much they differ."""
+    scores = np.tile([0.0, 5.0, 100.0], (4, 1))
+    low, high = statistics.bootstrap(statistics.interquartile_mean, scores, repetitions=50)
+    assert low == high == statistics.interquartile_mean(scores)
