@@ -12,6 +12,7 @@ STEPS = np.arange(1, 11) * 100
 def test_trailing_mean_by_hand() -> None:
     assert smooth(np.array([[2.0, 4.0, 9.0, 1.0]]), 2).tolist() == [[2.0, 3.0, 6.5, 5.0]]
     assert smooth(np.array([3.0, 5.0]), 10).tolist() == [3.0, 4.0]
+    assert smooth(np.array([0.1, 0.7, 1000.0, 1000.0, 1000.0]), 3)[-1] == 1000.0  # no rounding left from before
 
 
 def test_measures_by_hand() -> None:

@@ -94,7 +94,7 @@ def _sections(results: Results, window: int, references: list[Reference], direct
         scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")
         profiles = figures.save(figures.profiles(whole), directory, f"profiles_{whole.agent}")
         caption = (
-            f"{len(whole.tasks)} tasks, {len(whole.seeds)} seeds each. 0 is the mean first evaluation on a task and 1 "
+            f"{_counted(len(whole.tasks), 'task')}, {_counted(len(whole.seeds), 'seed')} each. 0 is the mean first evaluation on a task and 1 "
             "uniform replay's mean final score; intervals are 95 % stratified bootstrap."
         )
         shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
@@ -102,12 +102,16 @@ def _sections(results: Results, window: int, references: list[Reference], direct
     return sections
 
 
+def _counted(number: int, thing: str) -> str:
+    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
+
+
 def _terminal(made: list[tables.Line]) -> Table:
     table = Table("", *tables.COLUMNS.values())
     for before, line in zip([None, *made], made, strict=False):
         if before is None or (before.task, before.agent) != (line.task, line.agent):
             table.add_section()
-            table.add_row(f"[bold]{line.task} {line.agent.upper()}[/], {line.seeds} seeds")
+            table.add_row(f"[bold]{line.task} {line.agent.upper()}[/], {_counted(line.seeds, 'seed')}")
         cells = [f"[bold green]{cell.text}[/]" if cell.is_best else cell.text for cell in line.cells]
         table.add_row(f"  {line.sampler}", *cells)
     return table

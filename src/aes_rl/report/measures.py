@@ -43,11 +43,9 @@ def measure(steps: Array, scores: Array, window: int) -> Measures:
 
 def smooth(scores: Array, window: int) -> Array:
     """Trailing moving average along the last axis; the first values average what there is."""
-    sums = np.cumsum(np.concatenate([np.zeros_like(scores[..., :1]), scores], axis=-1), axis=-1)
-    last = np.arange(1, scores.shape[-1] + 1)
-    first = np.maximum(last - window, 0)
-    averages: Array = (sums[..., last] - sums[..., first]) / (last - first)
-    return averages
+    # Every window summed by itself: differences of running sums would tell equal scores apart by their rounding.
+    ends = range(1, scores.shape[-1] + 1)
+    return np.stack([scores[..., max(0, end - window) : end].mean(axis=-1) for end in ends], axis=-1)
 
 
 def best_of(values: dict[str, Measures], name: str) -> set[str]:

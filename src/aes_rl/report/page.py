@@ -44,7 +44,7 @@ def page(title: str, results: Results, window: int, sections: list[Section], tab
     environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
     template = environment.from_string(files("aes_rl.report").joinpath("page.html").read_text())
     facts = {
-        "runs": f"{len(results.curves)}",
+        "runs": len(results.curves),
         "tasks": len({curve.task for curve in results.curves}),
         "samplers": len({curve.sampler for curve in results.curves}),
         "evaluations": f"{sum(len(curve.steps) for curve in results.curves):,}",
