@@ -94,8 +94,8 @@ def _sections(results: Results, window: int, references: list[Reference], direct
         scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")
         profiles = figures.save(figures.profiles(whole), directory, f"profiles_{whole.agent}")
         caption = (
-            f"{_counted(len(whole.tasks), 'task')}, {_counted(len(whole.seeds), 'seed')} each. 0 is the mean first evaluation on a task and 1 "
-            "uniform replay's mean final score; intervals are 95 % stratified bootstrap."
+            f"{_counted(len(whole.tasks), 'task')}, {_counted(len(whole.seeds), 'seed')} each. 0 is the mean first "
+            "evaluation on a task and 1 uniform replay's mean final score; intervals are 95 % stratified bootstrap."
         )
         shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
         sections.append(Section(f"All tasks together, {whole.agent.upper()}", shown))
