@@ -16,7 +16,8 @@ import torch
 from aes_rl.agents import DDPG, SAC
 from aes_rl.cli import main
 from aes_rl.samplers import Adaptive
-from aes_rl.training import PAPER_TASKS, Run, Session, Training, preset, record, train
+from aes_rl.training import PAPER_TASKS, Run, Session, Training, memory, preset, record, train
+from aes_rl.training.environments import Sizes
 from aes_rl.training.loop import updates_due
 
 SMALL = Training(
@@ -273,3 +274,23 @@ def test_an_episode_is_filmed_without_a_screen(tmp_path) -> None:
         frames = imageio.v3.imread(tmp_path / "run" / "episode.gif")
         assert 1 < len(frames) <= 5
         assert not np.array_equal(frames[0], frames[-1])
+
+
+def test_memory_is_asked_for_before_it_is_needed(monkeypatch) -> None:
+    """Sixty Humanoid members of a million slots are 172 GB of transitions."""
+    sizes = Sizes(348, 17)
+    config = replace(SMALL, task="Humanoid-v5", samplers=("uniform",), seeds=tuple(range(60)), capacity=1_000_000)
+    assert 171e9 < memory.needed(config, sizes) - 60 * 1_000_000 * 21 < 173e9
+    assert memory.available("cpu") > 1e8
+    monkeypatch.setattr(memory, "available", lambda _: 10**9)
+    with pytest.raises(ValueError, match=r"60 members with 1,000,000 slots each needs 17\d\.\d GB and cpu has 1\.0 GB"):
+        Run(config)
+
+
+def test_the_estimate_covers_what_replay_allocates() -> None:
+    for name in ("uniform", "prioritized", "adaptive", "naive"):
+        config = replace(SMALL, samplers=(name,), seeds=(0, 1), capacity=5000)
+        run = Run(config)
+        held = sum(value.numel() * value.element_size() for value in run.replay.state_dict().values())
+        assert held <= memory.needed(config, run.sizes) <= 1.35 * held, name
+        run.close()

@@ -16,10 +16,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
-from aes_rl.training import checkpoint, simulator
+from aes_rl.training import checkpoint, memory, simulator
 from aes_rl.training import record as files
 from aes_rl.training.config import Training
-from aes_rl.training.evaluation import evaluate as play
+from aes_rl.training.evaluation import Evaluator
 from aes_rl.training.presets import Preset, preset
 from aes_rl.training.run import Run
 from aes_rl.training.session import Interrupted, Session
@@ -82,6 +82,8 @@ def train(words: list[str]) -> None:
 def run_session(config: Training, directory: Path) -> None:
     """Train to the end with a progress display, and print the scores."""
     session = Session(config, directory)
+    size = memory.needed(config, session.run.sizes)
+    _console.print(f"{len(config.members)} members, replay of {memory.gigabytes(size)} on {config.device}")
     if session.was_resumed:
         _console.print(f"continuing {directory} at step {session.first_step:,}")
     try:
@@ -104,7 +106,9 @@ def evaluate(words: list[str]) -> None:
     """Print the scores of a run's newest checkpoint."""
     asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
     run = _loaded(asked.run)
-    score = play(run.agent, run.config.task, run.evaluation_seeds(asked.number, asked.episodes), run.config.device)
+    evaluator = Evaluator(run.config.task, len(run.config.members), asked.episodes, run.workers)
+    score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes), run.device)
+    evaluator.close()
     run.close()
     table = Table("member", "sampler", "seed", "mean return", "standard deviation", "mean length")
     for number, (sampler, seed) in enumerate(run.config.members):

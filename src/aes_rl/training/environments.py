@@ -50,8 +50,8 @@ class Board:
         self.next_observation, self.reward = views["next_observation"], views["reward"]
         self.terminated, self.ended = views["terminated"], views["ended"]
         """1 where the task ended; 1 where the episode did, by its end or by the time limit."""
-        self.episode_return = views["episode_return"]
-        """Return of the episode that just ended, where one did."""
+        self.episode_return, self.is_idle = views["episode_return"], views["is_idle"]
+        """Return of the episode that just ended, where one did; 1 where an environment is not to step."""
 
 
 def board_size(members: int, sizes: Sizes) -> int:
@@ -68,6 +68,7 @@ def _shapes(members: int, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "terminated": (members,),
         "ended": (members,),
         "episode_return": (members,),
+        "is_idle": (members,),
     }
 
 
@@ -78,16 +79,23 @@ class Group:
         self._members = list(members)
         self._board = board
         self._environments = [simulator.make(task) for _ in self._members]
-        self._returns = [0.0] * len(self._members)
+        self._returns: list[float] = []
         space: Any = self._environments[0].action_space
         self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        self.reset(seeds)
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Start a new episode of every environment, with its seed."""
+        self._returns = [0.0] * len(self._members)
         for member, environment, seed in zip(self._members, self._environments, seeds, strict=True):
-            board.observation[member], _ = environment.reset(seed=seed)
+            self._board.observation[member], _ = environment.reset(seed=seed)
 
     def step(self) -> None:
         """Step every environment with its member's action, and reset those whose episode ended."""
         board = self._board
         for position, (member, environment) in enumerate(zip(self._members, self._environments, strict=True)):
+            if board.is_idle[member]:
+                continue
             action = self._middle + self._half * board.action[member]
             observation, reward, terminated, truncated, _ = environment.step(action)
             self._returns[position] += float(reward)
@@ -144,6 +152,16 @@ class Environments:
         for worker in self._workers:
             worker.answer()
         os.unlink(path)  # everybody has mapped it, and it goes when the last of them does
+
+    def reset(self, seeds: Sequence[int]) -> None:
+        """Start a new episode of every environment, with its seed, and let all of them step again."""
+        self.board.is_idle[...] = 0
+        if self._group is not None:
+            self._group.reset(seeds)
+        for worker in self._workers:
+            worker.ask(("reset", [seeds[member] for member in worker.members]))
+        for worker in self._workers:
+            worker.answer()
 
     def send(self, action: Array) -> None:
         """Let every environment take its action."""
@@ -258,7 +276,8 @@ def _work(
             elif request == "save":
                 pipe.send(("done", group.save()))
             else:
-                group.restore(request[1])
+                kind, content = request
+                (group.reset if kind == "reset" else group.restore)(content)
                 pipe.send(("done", None))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone or has closed the pipe

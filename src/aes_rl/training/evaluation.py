@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from aes_rl.agents import AbstractAgent
-from aes_rl.training import simulator
+from aes_rl.training.environments import Environments
 
 Array = np.ndarray[Any, Any]
 
@@ -20,33 +20,34 @@ class Score(NamedTuple):
     """[P, episodes]."""
 
 
-def evaluate(agent: AbstractAgent, task: str, seeds: list[list[int]], device: str = "cpu") -> Score:
-    """The returns of the greedy policy in episodes with given seeds, [P][episodes].
+class Evaluator:
+    """Test environments that are made once and played again at every evaluation."""
 
-    All episodes run side by side. A seed fixes its episode, so a score depends on the parameters and the seeds alone.
-    """
-    members, episodes = len(seeds), len(seeds[0])
-    environments = [[simulator.make(task) for _ in own] for own in seeds]
-    space: Any = environments[0][0].action_space
-    middle, half = (space.high + space.low) / 2, (space.high - space.low) / 2
-    size = environments[0][0].observation_space.shape
-    observation = np.zeros((members, episodes, *(size or ())), np.float32)
-    for member, own in enumerate(seeds):
-        for episode, seed in enumerate(own):
-            observation[member, episode], _ = environments[member][episode].reset(seed=seed)
-    returns, lengths = np.zeros((members, episodes)), np.zeros((members, episodes), np.int64)
-    running = np.ones((members, episodes), bool)
-    while running.any():
-        action = agent.act_greedily(torch.from_numpy(observation).to(device)).cpu().numpy()
-        for member, episode in np.argwhere(running):
-            after, reward, terminated, truncated, _ = environments[member][episode].step(
-                middle + half * action[member, episode]
-            )
-            observation[member, episode] = after
-            returns[member, episode] += float(reward)
-            lengths[member, episode] += 1
-            running[member, episode] = not (terminated or truncated)
-    for own_environments in environments:
-        for environment in own_environments:
-            environment.close()
-    return Score(returns, lengths)
+    def __init__(self, task: str, members: int, episodes: int, workers: int):
+        """`episodes` of every member side by side, stepped by `workers` processes, or here if there are none."""
+        self._shape = (members, episodes)
+        self._environments = Environments(task, [0] * (members * episodes), workers)
+
+    def play(self, agent: AbstractAgent, seeds: list[list[int]], device: torch.device) -> Score:
+        """The returns of the greedy policy in episodes with given seeds, [P][episodes].
+
+        A seed fixes its episode, so a score depends on the parameters and the seeds alone.
+        """
+        environments, board = self._environments, self._environments.board
+        environments.reset([seed for own in seeds for seed in own])
+        returns, lengths = np.zeros(self._shape), np.zeros(self._shape, np.int64)
+        idle = board.is_idle.reshape(self._shape)
+        while not idle.all():
+            observation = torch.tensor(board.observation.reshape(*self._shape, -1), device=device)
+            action = agent.act_greedily(observation).cpu().numpy()
+            environments.send(action.reshape(board.action.shape))
+            environments.receive()
+            running = idle == 0
+            returns += running * board.reward.reshape(self._shape)
+            lengths += running
+            idle[board.ended.reshape(self._shape) > 0] = 1
+        return Score(returns, lengths)
+
+    def close(self) -> None:
+        """End the environments."""
+        self._environments.close()

@@ -5,6 +5,7 @@ import torch
 from aes_rl.agents import make_agent
 from aes_rl.replay import Replay
 from aes_rl.streams import Stream
+from aes_rl.training import memory
 from aes_rl.training.config import Training
 from aes_rl.training.environments import Board, Environments, sizes_of
 
@@ -18,6 +19,7 @@ class Run:
         self.config = config
         seeds = [seed for _, seed in config.members]
         self.sizes = sizes_of(config.task)
+        memory.require(config, self.sizes)
         self.replay = Replay(
             config.sampler_configs,
             capacity=config.capacity,
@@ -29,11 +31,10 @@ class Run:
         )
         self.streams = self.replay.streams
         self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
-        workers = config.workers
-        if workers is None:
-            workers = 0 if len(seeds) <= 2 else min(len(seeds), 14)
+        self.workers = config.workers if config.workers is not None else _workers_for(len(seeds))
+        """Processes that step the environments; 0 if this one does."""
         episode_seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(0), 1, _MOST_SEEDS)
-        self.environments = Environments(config.task, episode_seeds.flatten().tolist(), workers)
+        self.environments = Environments(config.task, episode_seeds.flatten().tolist(), self.workers)
         self.seen = Board(torch.zeros(self.environments.board.memory.shape, device=self.device), len(seeds), self.sizes)
         """The environments' board as last received, on the learner's device."""
         self.observation = torch.tensor(self.environments.board.observation, device=self.device)
@@ -69,3 +70,7 @@ class Run:
     def close(self) -> None:
         """End the environments."""
         self.environments.close()
+
+
+def _workers_for(members: int) -> int:
+    return 0 if members <= 2 else min(members, 14)

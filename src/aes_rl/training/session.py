@@ -12,7 +12,7 @@ import torch
 
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
-from aes_rl.training.evaluation import Score, evaluate
+from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
 from aes_rl.training.run import Run
 
@@ -56,6 +56,7 @@ class Session:
         self.scores: dict[tuple[str, int], float] = {}
         """Mean return of every member's newest evaluation."""
         self._returns: list[list[float]] = [[] for _ in config.members]
+        self._evaluator: Evaluator | None = None
         self._stop_requested = False
         self._board = _tensorboard(directory) if config.tensorboard else None
 
@@ -93,6 +94,8 @@ class Session:
     def close(self) -> None:
         """End environments and close files."""
         self.run.close()
+        if self._evaluator is not None:
+            self._evaluator.close()
         for table in self._tables.values():
             table.close()
 
@@ -105,7 +108,9 @@ class Session:
         run.replay.check()
         evaluation = run.env_step // self.config.evaluate_every
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
-        score = evaluate(run.agent, self.config.task, seeds, self.config.device)
+        if self._evaluator is None:
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), run.workers)
+        score = self._evaluator.play(run.agent, seeds, run.device)
         self._tables["evaluations"].add(_rows(run, score))
         for member, returns in zip(self.config.members, score.returns, strict=True):
             self.scores[member] = float(returns.mean())

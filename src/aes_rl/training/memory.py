@@ -1,0 +1,40 @@
+"""How much memory a population's replay needs, and whether it is there."""
+
+import torch
+
+from aes_rl.training.config import Training
+from aes_rl.training.environments import Sizes
+
+_BYTES_BESIDE_A_ROW = 21
+"""Mass, its share of the sum tree, insertion stamp, and a rule's own number a slot."""
+
+
+def needed(config: Training, sizes: Sizes) -> int:
+    """Bytes of all members' transitions and what samplers keep beside them; networks are small against it."""
+    row = 4 * (2 * sizes.observation + sizes.action + 2)
+    return len(config.members) * config.capacity * (row + _BYTES_BESIDE_A_ROW)
+
+
+def available(device: str) -> int:
+    """Free bytes of a device."""
+    if torch.device(device).type == "cuda":
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    with open("/proc/meminfo") as lines:
+        known = dict(line.split(":", 1) for line in lines)
+    return int(known["MemAvailable"].split()[0]) * 1024
+
+
+def require(config: Training, sizes: Sizes) -> None:
+    """Raise if the replay of a population does not fit."""
+    wanted, free = needed(config, sizes), available(config.device)
+    if wanted > free:
+        raise ValueError(
+            f"the replay of {len(config.members)} members with {config.capacity:,} slots each needs "
+            f"{gigabytes(wanted)} and {config.device} has {gigabytes(free)} free; train fewer members at a time, or lower "
+            "capacity"
+        )
+
+
+def gigabytes(size: int) -> str:
+    """A size for people."""
+    return f"{size / 1e9:.1f} GB"
