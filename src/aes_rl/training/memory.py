@@ -30,8 +30,8 @@ def require(config: Training, sizes: Sizes) -> None:
     if wanted > free:
         raise ValueError(
             f"the replay of {len(config.members)} members with {config.capacity:,} slots each needs "
-            f"{gigabytes(wanted)} and {config.device} has {gigabytes(free)} free; train fewer members at a time, or lower "
-            "capacity"
+            f"{gigabytes(wanted)} and {config.device} has {gigabytes(free)} free; train fewer members at a time, or "
+            "lower capacity"
         )
 
 
