@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-EngineName = Literal["numba", "torch"]
+EngineName = Literal["numba", "torch", "triton"]
 
 Counter = int | Int[Tensor, ""]
 """A clock or a size: a plain number on the `numba` engine, a tensor on the `torch` engine."""

@@ -1,5 +1,8 @@
 """How the hot loops run: compiled for the CPU, or as tensor operations that a CUDA graph can capture."""
 
+from importlib.util import find_spec
+from typing import get_args
+
 import torch
 
 from aes_rl.engines.engine import AbstractEngine
@@ -10,12 +13,14 @@ __all__ = ["AbstractEngine", "TorchEngine", "choose"]
 
 
 def choose(name: EngineName | None, device: torch.device | str) -> AbstractEngine:
-    """The engine of that name, by default `numba` on the CPU and `torch` elsewhere."""
+    """The engine of that name, by default `numba` on the CPU, `triton` on NVIDIA's GPUs, and `torch` elsewhere."""
     device = torch.device(device)
-    if name not in ("numba", "torch", None):
-        raise ValueError(f"unknown engine {name!r}; the engines are numba and torch")
+    if name not in (*get_args(EngineName), None):
+        raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(get_args(EngineName))}")
     if name == "numba" and device.type != "cpu":
         raise ValueError(f"engine 'numba' runs on the CPU, not on {device}; use engine 'torch' there")
+    if name == "triton" or (name is None and device.type == "cuda" and find_spec("triton")):
+        return TorchEngine(device, has_kernels=True)
     if name == "torch" or device.type != "cpu":
         return TorchEngine(device)
     from aes_rl.engines.numba_engine import NumbaEngine  # Numba stays off the GPU path

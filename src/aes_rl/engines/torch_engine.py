@@ -17,10 +17,10 @@ SECOND = 0x94D049BB133111EB
 class TorchEngine(AbstractEngine):
     """The twin that the compiled loops are tested against, and the engine of the GPU."""
 
-    name = "torch"
-
-    def __init__(self, device: torch.device):
+    def __init__(self, device: torch.device, has_kernels: bool = False):
+        """With kernels, what takes dozens of operations is one Triton kernel each: the engine `triton`."""
         self.device = device
+        self.name = "triton" if has_kernels else "torch"
 
     @override
     def counter(self) -> Int[Tensor, ""]:
@@ -36,6 +36,10 @@ class TorchEngine(AbstractEngine):
 
     @override
     def uniform(self, keys: Int[Tensor, "P"], counter: Counter, count: int) -> Float[Tensor, "P {count}"]:
+        if self.name == "triton":
+            from aes_rl.engines.triton_kernels import uniform_numbers
+
+            return uniform_numbers(keys, counter, count)
         start = _mix(keys + counter * as_int64(GOLDEN))
         elements = torch.arange(1, count + 1, device=self.device)
         bits = _mix(start.unsqueeze(-1) + elements * as_int64(GOLDEN))

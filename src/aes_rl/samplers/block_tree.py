@@ -17,23 +17,23 @@ class BlockTree(AbstractSumTree):
     """Sums of blocks, of blocks of blocks, and so on; each level is [P, blocks, width]."""
 
     def __init__(self, members: int, capacity: int, device: torch.device | str, width: int = 128):
-        self._width = width
-        self._levels: list[Float[Tensor, "P blocks width"]] = []
-        self._nodes: list[int] = []
+        self.width = width
+        self.levels: list[Float[Tensor, "P blocks width"]] = []
+        self.nodes: list[int] = []
         nodes = capacity
         while True:
-            self._nodes.append(nodes)
+            self.nodes.append(nodes)
             blocks = -(-nodes // width)
-            self._levels.append(torch.zeros(members, blocks, width, dtype=torch.float64, device=device))
+            self.levels.append(torch.zeros(members, blocks, width, dtype=torch.float64, device=device))
             if blocks == 1:
                 break
             nodes = blocks
-        self.masses = self._levels[0].view(members, -1)[:, :capacity]
+        self.masses = self.levels[0].view(members, -1)[:, :capacity]
 
     @property
     @override
     def totals(self) -> Float[Tensor, "P 1"]:
-        return self._levels[-1].sum(dim=-1)
+        return self.levels[-1].sum(dim=-1)
 
     @override
     def write(
@@ -44,16 +44,16 @@ class BlockTree(AbstractSumTree):
         kept: Bool[Tensor, "p B"] | None = None,
     ) -> None:
         nodes, values = slots, _last_of_repeated(slots, masses, kept, self.masses[members])
-        for depth, level in enumerate(self._levels):
+        for depth, level in enumerate(self.levels):
             level.view(level.shape[0], -1)[members].scatter_(1, nodes, values)
-            if depth + 1 < len(self._levels):
-                nodes = nodes // self._width
+            if depth + 1 < len(self.levels):
+                nodes = nodes // self.width
                 values = _rows(level[members], nodes).sum(dim=-1)
 
     @override
     def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
         self.masses[members, : masses.shape[1]] = masses
-        for level, above in zip(self._levels, self._levels[1:], strict=False):
+        for level, above in zip(self.levels, self.levels[1:], strict=False):
             sums = level[members].sum(dim=-1)
             above.view(above.shape[0], -1)[members, : sums.shape[1]] = sums
 
@@ -73,13 +73,13 @@ class BlockTree(AbstractSumTree):
         """The slot in which a fraction of the total mass ends."""
         node = torch.zeros_like(fractions, dtype=torch.int64)
         wanted = fractions * self.totals
-        for level, nodes in zip(reversed(self._levels), reversed(self._nodes), strict=True):
+        for level, nodes in zip(reversed(self.levels), reversed(self.nodes), strict=True):
             reached = _rows(level, node).cumsum(dim=-1)
-            child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1).clamp(max=self._width - 1)
+            child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1).clamp(max=self.width - 1)
             before = torch.where(child > 0, reached.gather(-1, (child - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), 0)
             wanted = wanted - before
             # Rounding may walk past the last mass; the last node that exists is right to within that rounding.
-            node = (node * self._width + child).clamp(max=nodes - 1)
+            node = (node * self.width + child).clamp(max=nodes - 1)
         return node
 
 

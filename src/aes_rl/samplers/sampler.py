@@ -11,6 +11,7 @@ from torch import Tensor
 from aes_rl import checks, engines
 from aes_rl.engines import AbstractEngine
 from aes_rl.samplers import signals as reports
+from aes_rl.samplers.block_tree import BlockTree
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
 from aes_rl.samplers.registry import rule_for
 from aes_rl.samplers.rule import AbstractRule, Setting
@@ -177,8 +178,13 @@ class Sampler:
         self._is_empty = len(self) == 0
 
     def _make_distribution(self, floors: list[float], overwrites: list[Overwrite]) -> AbstractDistribution:
+        device, size = self.engine.device, (len(floors), self.capacity)
         if self.engine.name == "torch":
-            return TorchDistribution(floors, overwrites, self.capacity, self.engine.device)
+            return TorchDistribution(floors, overwrites, BlockTree(*size, device), device)
+        if self.engine.name == "triton":
+            from aes_rl.samplers.triton_tree import TritonTree
+
+            return TorchDistribution(floors, overwrites, TritonTree(*size, device), device)
         from aes_rl.samplers.numba_distribution import NumbaDistribution  # Numba stays off the GPU path
 
         return NumbaDistribution(floors, overwrites, self.capacity)

@@ -7,21 +7,25 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.samplers.block_tree import BlockTree
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
+from aes_rl.samplers.sum_tree import AbstractSumTree
 from aes_rl.streams import scale_to_integers
 from aes_rl.types import Draw
 
 
 class TorchDistribution(AbstractDistribution):
-    """Distribution of the `torch` engine."""
+    """Distribution of the `torch` and `triton` engines, which differ in the tree."""
 
     def __init__(
-        self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int, device: torch.device | str
+        self,
+        floors: Sequence[float],
+        overwrites: Sequence[Overwrite],
+        tree: AbstractSumTree,
+        device: torch.device | str,
     ):
         members = len(floors)
-        self.capacity = capacity
-        self.tree = BlockTree(members, capacity, device)
+        self.capacity = capacity = tree.masses.shape[1]
+        self.tree = tree
         self.floor = torch.tensor(floors, dtype=torch.float64, device=device).unsqueeze(-1)
         self.clock: Int[Tensor, ""] = torch.zeros((), dtype=torch.int64, device=device)
         self.stamps = torch.zeros(members, capacity, dtype=torch.int32, device=device)
