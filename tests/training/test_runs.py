@@ -17,7 +17,7 @@ from aes_rl.agents import DDPG, SAC
 from aes_rl.cli import main
 from aes_rl.samplers import Adaptive
 from aes_rl.training import PAPER_TASKS, Run, Session, Training, memory, preset, record, train
-from aes_rl.training.environments import Sizes
+from aes_rl.training.board import Sizes
 from aes_rl.training.loop import updates_due
 
 SMALL = Training(

@@ -2,8 +2,8 @@
 
 import torch
 
+from aes_rl.training.board import Sizes
 from aes_rl.training.config import Training
-from aes_rl.training.environments import Sizes
 
 _BYTES_BESIDE_A_ROW = 21
 """Mass, its share of the sum tree, insertion stamp, and a rule's own number a slot."""

@@ -6,8 +6,9 @@ from aes_rl.agents import make_agent
 from aes_rl.replay import Replay
 from aes_rl.streams import Stream
 from aes_rl.training import memory
+from aes_rl.training.board import Board, sizes_of
 from aes_rl.training.config import Training
-from aes_rl.training.environments import Board, Environments, sizes_of
+from aes_rl.training.environments import Environments
 
 _MOST_SEEDS = 2**31
 
