@@ -60,3 +60,25 @@ def test_trees_write_and_draw_the_same(capacity) -> None:
         expected, found = (tree.draw(uniforms, floor, size) for tree in (plain, fused))
         assert torch.equal(expected[0], found[0])
         torch.testing.assert_close(found[1], expected[1], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(("has_weight", "has_bias"), [(True, True), (True, False), (False, True)])
+def test_norms_of_a_layer(has_weight, has_bias) -> None:
+    from aes_rl.engines import triton_kernels
+
+    generator = torch.Generator().manual_seed(0)
+    inputs, gradient = (torch.randn(3, 9, size, generator=generator).to(DEVICE) for size in (23, 33))
+    found = triton_kernels.linear_norms(inputs, gradient, has_weight, has_bias)
+    expected = gradient.square().sum(-1) * (has_weight * inputs.square().sum(-1) + has_bias)
+    torch.testing.assert_close(found, expected)
+
+
+@pytest.mark.parametrize("has_relu", [False, True])
+def test_bias_of_a_layer(has_relu) -> None:
+    from aes_rl.engines import triton_kernels
+
+    generator = torch.Generator().manual_seed(0)
+    output, bias = (torch.randn(3, size, 33, generator=generator).to(DEVICE) for size in (9, 1))
+    expected = torch.relu(output + bias) if has_relu else output + bias
+    triton_kernels.add_bias_(output, bias, has_relu)
+    assert torch.equal(output, expected)

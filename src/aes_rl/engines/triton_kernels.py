@@ -101,6 +101,55 @@ def sum_blocks(below, below_stride, above, above_stride, slots, count, DIVISOR: 
     tl.store(above + member * above_stride + node, tl.sum(masses))
 
 
+@triton.jit
+def add_bias(output, bias, batch, width, HAS_RELU: tl.constexpr, BLOCK: tl.constexpr):
+    """Add each member's bias to one row of `output` [P, batch, width] a program, and cut off at zero if asked."""
+    row = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    shift = tl.load(bias + (row // batch) * width + column, mask=inside)
+    value = tl.load(output + row * width + column, mask=inside) + shift
+    if HAS_RELU:
+        value = tl.maximum(value, 0.0)
+    tl.store(output + row * width + column, value, mask=inside)
+
+
+@triton.jit
+def norms(inputs, gradient, out, width, grads, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
+          BLOCK: tl.constexpr, GRADS: tl.constexpr):  # fmt: skip
+    """One row's squared gradient norm of a linear layer a program (`gradients.norms.linear`)."""
+    row = tl.program_id(0).to(tl.int64)
+    of_gradient = tl.arange(0, GRADS)
+    slope = tl.load(gradient + row * grads + of_gradient, mask=of_gradient < grads, other=0.0)
+    coefficient = 1.0 if HAS_BIAS else 0.0
+    if HAS_WEIGHT:
+        of_input = tl.arange(0, BLOCK)
+        entered = tl.load(inputs + row * width + of_input, mask=of_input < width, other=0.0)
+        coefficient += tl.sum(entered * entered)
+    tl.store(out + row, coefficient * tl.sum(slope * slope))
+
+
+def add_bias_(output: Float[Tensor, "P B out"], bias: Float[Tensor, "P 1 out"], has_relu: bool) -> None:
+    """Output ← output + bias, and ReLU of that if asked, in place."""
+    members, batch, width = output.shape
+    block = triton.next_power_of_2(width)
+    add_bias[(members * batch,)](output, bias, batch, width, HAS_RELU=has_relu, BLOCK=block, num_warps=1)
+
+
+def linear_norms(
+    inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
+) -> Float[Tensor, "*batch"]:
+    """`gradients.norms.linear_norms`, as one kernel."""
+    inputs, gradient = inputs.contiguous(), gradient.contiguous()
+    out = gradient.new_empty(gradient.shape[:-1])
+    width, grads = inputs.shape[-1], gradient.shape[-1]
+    norms[(out.numel(),)](
+        inputs, gradient, out, width, grads, HAS_WEIGHT=has_weight, HAS_BIAS=has_bias,
+        BLOCK=triton.next_power_of_2(width), GRADS=triton.next_power_of_2(grads), num_warps=1,
+    )  # fmt: skip
+    return out
+
+
 def uniform_numbers(keys: Int[Tensor, "P"], counter: Counter, count: int) -> Float[Tensor, "P {count}"]:
     """`Streams.uniform`, as one kernel."""
     clock = counter if isinstance(counter, Tensor) else torch.tensor(counter, device=keys.device)

@@ -14,6 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from aes_rl.engines import has_kernels
 from aes_rl.gradients.norms import linear_norms
 from aes_rl.layers import PopulationLinear
 
@@ -59,12 +60,10 @@ class _Pass(torch.autograd.Function):
     ) -> Tensor:
         entering, output = [], inputs
         for number, (weight, bias) in enumerate(zip(network._weights, network._biases, strict=True)):
-            if number > 0:
-                output.relu_()
             if number == 1 and late is not None:
                 output = torch.cat([output, late], dim=-1)
             entering.append(output)
-            output = torch.baddbmm(bias, output, weight)
+            output = _layer(output, weight, bias, has_relu=number < len(network._weights) - 1)
         ctx.save_for_backward(*entering)
         ctx.network, ctx.wants_norms, ctx.is_trained = network, wants_norms, tap is not None
         ctx.late_size = 0 if late is None else late.shape[-1]
@@ -92,3 +91,16 @@ class _Pass(torch.autograd.Function):
             if number > 0:
                 torch.ops.aten.threshold_backward.grad_input(gradient, entered, 0, grad_input=gradient)
         return gradient, of_late, norms, None, None
+
+
+def _layer(
+    inputs: Float[Tensor, "P B in"], weight: Float[Tensor, "P in out"], bias: Float[Tensor, "P 1 out"], has_relu: bool
+) -> Float[Tensor, "P B out"]:
+    if has_kernels(inputs):
+        from aes_rl.engines.triton_kernels import add_bias_
+
+        output = torch.bmm(inputs, weight)
+        add_bias_(output, bias, has_relu)
+        return output
+    output = torch.baddbmm(bias, inputs, weight)
+    return output.relu_() if has_relu else output
