@@ -1,6 +1,8 @@
 """Do the agents learn? `make learn`: real tasks trained to a score, an hour or more on two cores; not part of CI.
 
-Prints one row a member with the best evaluation within the budget, and fails if a bar is missed.
+Prints the best evaluation within the budget of every member and of the mean over seeds, and fails if a bar is missed. A
+run ends once its bar is reached. On Hopper the bar is for the mean over seeds: of published SAC runs, too, one in ten
+is below 500 after 100,000 steps.
 """
 
 import argparse
@@ -17,10 +19,11 @@ from aes_rl.training import Session, Training
 
 @dataclass(frozen=True)
 class Bar:
-    """A score that every member must reach within a number of environment steps."""
+    """A score to reach within a number of environment steps: by every member, or by each sampler's mean over seeds."""
 
     config: Training
     score: float
+    is_for_mean: bool = False
 
 
 SAMPLERS = ("uniform", "prioritized", "adaptive")
@@ -62,6 +65,7 @@ BARS = {
             evaluate_every=5000,
         ),
         1000,
+        is_for_mean=True,
     ),
 }
 
@@ -78,28 +82,31 @@ def main() -> None:
     for name in arguments.bars or BARS:
         bar = BARS[name]
         for (sampler, seed), (score, step) in best_scores(bar, arguments.device).items():
-            missed |= score < bar.score
-            verdict = "" if score >= bar.score else "  missed"
+            verdict = ""
+            if bar.is_for_mean == (seed == "mean"):
+                missed |= score < bar.score
+                verdict = f"{bar.score:6.0f}" + ("" if score >= bar.score else "  missed")
             print(
-                f"{bar.config.task:22} {bar.config.agent:6} {sampler:12} {seed:5} {score:8.1f} {step:9,} "
-                f"{bar.score:6.0f}{verdict}",
+                f"{bar.config.task:22} {bar.config.agent:6} {sampler:12} {seed:>5} {score:8.1f} {step:9,} {verdict}",
                 flush=True,
             )
     sys.exit(int(missed))
 
 
-def best_scores(bar: Bar, device: str) -> dict[tuple[str, int], tuple[float, int]]:
-    """The best evaluation of every member and the step it was made at; the run ends once all have reached the bar."""
-    best: dict[tuple[str, int], tuple[float, int]] = {}
+def best_scores(bar: Bar, device: str) -> dict[tuple[str, str], tuple[float, int]]:
+    """The best evaluation, and its step, of every member and of every sampler's mean over seeds."""
+    best: dict[tuple[str, str], tuple[float, int]] = {}
     with tempfile.TemporaryDirectory() as directory:
         session = Session(replace(bar.config, device=device), Path(directory) / "run")
         for step in session.steps():
             if step.env_step % bar.config.evaluate_every:
                 continue
-            for member, score in session.scores.items():
-                if member not in best or score > best[member][0]:
-                    best[member] = (score, step.env_step)
-            if all(score >= bar.score for score, _ in best.values()):
+            scores = {(sampler, str(seed)): score for (sampler, seed), score in session.scores.items()}
+            scores |= {(sampler, "mean"): score for sampler, score in session.mean_scores().items()}
+            for key, score in scores.items():
+                if key not in best or score > best[key][0]:
+                    best[key] = (score, step.env_step)
+            if all(score >= bar.score for (_, seed), (score, _) in best.items() if bar.is_for_mean == (seed == "mean")):
                 break
         session.close()
     return best
