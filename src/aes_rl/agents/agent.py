@@ -1,13 +1,11 @@
 """What a learner must do. It is told transitions and weights and knows nothing of how they were chosen."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
-import torch
 from jaxtyping import Float
-from torch import Tensor, nn
-from torch.optim.adam import adam
+from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.types import Signal, Signals
@@ -59,49 +57,6 @@ class AbstractAgent(ABC):
             value.copy_(state[name])
 
 
-class Learner:
-    """One network's parameters and their gradients, each as one block of memory that the optimiser takes in one go."""
-
-    def __init__(self, network: nn.Module):
-        self.network = network
-        parameters = list(network.parameters())
-        self.block = block_of(parameters)
-        self.block.grad = torch.zeros_like(self.block)
-        for parameter, gradient in zip(parameters, _views(self.block.grad, parameters), strict=True):
-            parameter.grad = gradient
-
-    def __deepcopy__(self, memo: Any) -> "Learner":
-        raise TypeError("an agent cannot be deep-copied; make another and load this one's state into it")
-
-    def tap(self, *shape: int) -> Float[Tensor, "K B"]:
-        """A leaf of zeros for the pass that is to be trained, of all K copies of the network."""
-        return torch.zeros(shape, dtype=self.block.dtype, device=self.block.device, requires_grad=True)
-
-
-def differentiate(loss: Float[Tensor, "P"], tap: Float[Tensor, "K B"]) -> Float[Tensor, "K B"] | None:
-    """Set the gradients of the parameters of the tapped pass; the norms that came with them, if it wanted any."""
-    (norms,) = torch.autograd.grad(loss, [tap], torch.ones_like(loss), allow_unused=True)
-    return norms
-
-
-def block_of(parameters: Sequence[Tensor]) -> Float[Tensor, "size"]:
-    """Move parameters into one block of memory."""
-    block = torch.zeros(sum(map(_padded, parameters)), dtype=parameters[0].dtype, device=parameters[0].device)
-    for parameter, view in zip(parameters, _views(block, parameters), strict=True):
-        parameter.data = view.copy_(parameter)
-    return block
-
-
-def _views(block: Float[Tensor, "size"], parameters: Sequence[Tensor]) -> list[Tensor]:
-    parts = torch.split(block, [_padded(parameter) for parameter in parameters])
-    return [part[: len(own.flatten())].view_as(own) for part, own in zip(parts, parameters, strict=True)]
-
-
-def _padded(parameter: Tensor) -> int:
-    """Elements of a parameter's place in its block: a multiple of 64, since matrix kernels want aligned memory."""
-    return -(-parameter.numel() // 64) * 64
-
-
 def weighted(terms: Float[Tensor, "P *X B"], weights: Float[Tensor, "P B"]) -> Float[Tensor, "P"]:
     """Each member's loss: the batch mean of its weighted terms, summed over further axes such as the twin critics."""
     if terms.dim() == 3:
@@ -120,47 +75,3 @@ def norms_of(
         for name, share in tapped.items()
         if share is not None
     }
-
-
-class Adam:
-    """torch's fused Adam over some blocks with gradients, its state held here where a checkpoint can see it."""
-
-    def __init__(self, blocks: list[Tensor], learning_rate: float, weight_decay: float = 0.0):
-        self._blocks = blocks
-        self._learning_rate, self._weight_decay = learning_rate, weight_decay
-        self._means = [torch.zeros_like(block) for block in blocks]
-        self._squares = [torch.zeros_like(block) for block in blocks]
-        self._steps = [torch.zeros((), dtype=torch.float32, device=block.device) for block in blocks]
-
-    @torch.no_grad()
-    def step(self) -> None:
-        """One step along the blocks' gradients."""
-        gradients = [block.grad for block in self._blocks if block.grad is not None]
-        adam(
-            self._blocks,
-            gradients,
-            self._means,
-            self._squares,
-            [],
-            self._steps,
-            fused=True,
-            capturable=self._blocks[0].is_cuda,
-            lr=self._learning_rate,
-            weight_decay=self._weight_decay,
-            beta1=0.9,
-            beta2=0.999,
-            eps=1e-8,
-            amsgrad=False,
-            maximize=False,
-        )
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """Moments and step counts, by the blocks' order."""
-        parts = {"mean": self._means, "square": self._squares, "step": self._steps}
-        return {f"{name}.{number}": part for name, own in parts.items() for number, part in enumerate(own)}
-
-
-def copy_of(network: nn.Module, twin: nn.Module) -> Float[Tensor, "size"]:
-    """Start `twin`, a target network, at the same parameters; its block, which no gradient changes."""
-    twin.load_state_dict(network.state_dict())
-    return block_of(list(twin.parameters()))

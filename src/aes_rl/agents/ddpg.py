@@ -9,16 +9,8 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks
-from aes_rl.agents.agent import (
-    AbstractAgent,
-    Adam,
-    Learner,
-    Update,
-    copy_of,
-    differentiate,
-    norms_of,
-    weighted,
-)
+from aes_rl.agents.agent import AbstractAgent, Update, norms_of, weighted
+from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
