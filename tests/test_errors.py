@@ -17,6 +17,7 @@ from aes_rl import (
     Transition,
     Uniform,
     configure,
+    engines,
 )
 from aes_rl.samplers.registry import rule_for
 from aes_rl.streams import Stream, Streams
@@ -45,7 +46,10 @@ BAD_CONFIGURATIONS = [
     (lambda: Sampler([], capacity=5), r"no sampler was given"),
     (lambda: Sampler([Prioritized()], capacity=5), r"annealed over the run, whose length is unknown; give total_upd"),
     (lambda: Sampler([Adaptive(retention_end=0.2)], capacity=5), r"retention is annealed"),
-    (lambda: Sampler([Uniform()], capacity=5, engine="jax"), r"unknown engine 'jax'; the engines are numba and torch"),
+    (
+        lambda: Sampler([Uniform()], capacity=5, engine="jax"),
+        r"unknown engine 'jax'; the engines are numba, torch, triton",
+    ),
     (lambda: Sampler([Uniform()], capacity=5, engine="numba", device="cuda"), r"runs on the CPU, not on cuda"),
     (lambda: make_replay(seeds=[1, 2]), r"1 samplers and 2 seeds"),
     (lambda: make_replay(observation_size=0), r"observation_size is 0"),
@@ -248,3 +252,10 @@ def test_more_transitions_at_once_than_fit(engine) -> None:
     uniforms = torch.full((1, 8), 0.5, dtype=torch.float64)
     with pytest.raises(ValueError, match="4 transitions at once do not fit a capacity of 4; place at most 3"):
         sampler.place(uniforms if engine == "torch" else uniforms.numpy())
+
+
+def test_an_engine_that_is_not_installed(monkeypatch) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match="engine 'triton' needs the package triton"):
+        engines.choose("triton", "cpu")
+    assert engines.choose(None, "cpu").name == "numba"

@@ -25,6 +25,8 @@ def choose(name: EngineName | None, device: torch.device | str) -> AbstractEngin
         raise ValueError(f"unknown engine {name!r}; the engines are {', '.join(get_args(EngineName))}")
     if name == "numba" and device.type != "cpu":
         raise ValueError(f"engine 'numba' runs on the CPU, not on {device}; use engine 'torch' there")
+    if name == "triton" and find_spec("triton") is None:
+        raise ValueError("engine 'triton' needs the package triton; install it, or use engine 'torch'")
     if name == "triton" or (name is None and device.type == "cuda" and find_spec("triton")):
         return TorchEngine(device, has_kernels=True)
     if name == "torch" or device.type != "cpu":
