@@ -30,7 +30,9 @@ def words_of(study, directory):
 
 
 def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path) -> None:
+    started = time.monotonic()
     run_study(longer, tmp_path / "whole", FAST)
+    duration = time.monotonic() - started
     expected = evaluations(tmp_path / "whole")
     assert len(expected) == 3
     generator = random.Random(0)
@@ -39,7 +41,7 @@ def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path)
     for _ in range(20):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
             try:
-                code = process.wait(timeout=generator.uniform(6, 11) if kills < 3 else 120)
+                code = process.wait(timeout=generator.uniform(0.4, 0.8) * duration if kills < 3 else 120)
             except subprocess.TimeoutExpired:
                 process.kill()
                 kills += 1

@@ -1,5 +1,8 @@
 """A real two-node Ray cluster on this machine that loses a node."""
 
+import time
+from dataclasses import replace
+
 import pytest
 
 from aes_rl.study.command import Execution, run_study
@@ -16,6 +19,7 @@ def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
 
     from aes_rl.study.ray import RayExecutor
 
+    longer = replace(longer, env_steps=1200)  # so that both nodes are at work at the same time
     run_study(longer, tmp_path / "local", Execution(processes=2, retries=0))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     doomed = cluster.add_node(num_cpus=1)
@@ -25,7 +29,10 @@ def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
     state = {"lost": False}
     retried = []
 
+    deadline = time.monotonic() + 300
+
     def lose_a_node(running) -> None:
+        assert time.monotonic() < deadline, f"{running} did not finish"
         begun = [name for name in running if progress_of(tmp_path / "ray" / name).get("env_step", 0) > 30]
         if len(begun) >= 2 and not state["lost"]:
             cluster.remove_node(doomed, allow_graceful=False)
