@@ -67,11 +67,13 @@ def weighted(terms: Float[Tensor, "P *X B"], weights: Float[Tensor, "P B"]) -> F
 def norms_of(
     tapped: Mapping[str, Float[Tensor, "K B"] | None], weights: Float[Tensor, "P B"]
 ) -> dict[str, Float[Tensor, "P B"]]:
-    """d(i) by kind of network, summed over its K/P copies a member; none where nothing was tapped (S2)."""
+    """d(i) by kind of network, summed over its K/P copies a member; empty where no norms were wanted (S2)."""
+    shares = {name: share for name, share in tapped.items() if share is not None}
+    if not shares:
+        return {}
     members, size = weights.shape
     undone = (size / weights).square()
     return {
         name: undone * (share if len(share) == members else share.view(members, -1, size).sum(dim=1))
-        for name, share in tapped.items()
-        if share is not None
+        for name, share in shares.items()
     }

@@ -116,11 +116,11 @@ class DDPGAgent(AbstractAgent):
         }
         self._actor_optimiser.step()
         self._critic_optimiser.step()
-        for target, learner in zip(self._targets, (self._actor, self._critic), strict=True):
-            target.lerp_(learner.block, self.config.target_rate)
+        for following, learner in zip(self._targets, (self._actor, self._critic), strict=True):
+            following.lerp_(learner.block, self.config.target_rate)
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
-        return Update(losses, Signals(error.detach().abs(), norms_of(tapped, weights) if wants_norms else {}))
+        return Update(losses, Signals(error.detach().abs(), norms_of(tapped, weights)))
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

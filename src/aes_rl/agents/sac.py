@@ -157,7 +157,7 @@ class SACAgent(AbstractAgent):
         self._optimiser.step()
         self._target.lerp_(self._followed.block, self.config.target_rate)
 
-        signals = Signals(error.detach().abs().mean(dim=1), norms_of(tapped, weights) if wants_norms else {})
+        signals = Signals(error.detach().abs().mean(dim=1), norms_of(tapped, weights))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
     @override

@@ -66,13 +66,9 @@ def normalisation(
     layer: nn.Module, inputs: Float[Tensor, "*batch features"], gradient: Float[Tensor, "*batch features"]
 ) -> Float[Tensor, "*batch"]:
     """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed where they are trained."""
-    if isinstance(layer, nn.LayerNorm):
-        shape = layer.normalized_shape
-        normalised = layer_norm(inputs, shape, eps=layer.eps)
-    else:
-        assert isinstance(layer, PopulationLayerNorm)
-        shape = (layer.features,)
-        normalised = layer_norm(inputs, shape, eps=layer.eps)
+    assert isinstance(layer, nn.LayerNorm | PopulationLayerNorm)
+    shape = layer.normalized_shape if isinstance(layer, nn.LayerNorm) else (layer.features,)
+    normalised = layer_norm(inputs, shape, eps=layer.eps)
     coefficient = inputs.new_zeros(inputs.shape)
     if isinstance(layer.weight, Tensor) and layer.weight.requires_grad:
         coefficient = normalised.square()

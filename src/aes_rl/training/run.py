@@ -42,7 +42,9 @@ class Run:
         """What every member sees now."""
         self.action = torch.zeros(len(seeds), self.sizes.action, device=self.device)
         """What every member does next, scaled to [−1, 1]."""
-        self._staging = torch.zeros(self.seen.memory.shape, pin_memory=self.device.type == "cuda")
+        # A GPU is fed from pinned memory; on the CPU the board is copied to where it is read.
+        is_on_gpu = self.device.type == "cuda"
+        self._staging = torch.zeros(self.seen.memory.shape, pin_memory=True) if is_on_gpu else self.seen.memory
         self.env_step = 0
         """Environment steps every member has taken."""
         self.update_step = 0
@@ -59,7 +61,8 @@ class Run:
         """Wait for the environments and bring what they show to the learner, in one transfer; their board."""
         board = self.environments.receive()
         self._staging.copy_(torch.from_numpy(board.memory))
-        self.seen.memory.copy_(self._staging, non_blocking=True)
+        if self._staging is not self.seen.memory:
+            self.seen.memory.copy_(self._staging, non_blocking=True)
         return board
 
     def evaluation_seeds(self, evaluation: int, episodes: int) -> list[list[int]]:
