@@ -197,7 +197,7 @@ def test_damaged_and_foreign_checkpoints_are_refused(tmp_path) -> None:
     for damage, message in (
         (lambda: tensors.write_bytes(whole[: len(whole) // 2]), "cannot be read"),
         (lambda: facts.write_text(known[:20]), "cannot be read"),
-        (lambda: facts.write_text(known.replace('"version": 1', '"version": 99')), "has version 99"),
+        (lambda: facts.write_text(known.replace('"version": 2', '"version": 99')), "has version 99"),
     ):
         damage()
         with pytest.raises(ValueError, match=message):

@@ -15,7 +15,7 @@ from torch import Tensor
 from aes_rl.training.run import Run
 from aes_rl.training.simulator import Saved
 
-VERSION = 1
+VERSION = 2
 
 
 def save(run: Run, directory: Path, files: dict[str, int]) -> None:
