@@ -54,6 +54,9 @@ def test_untouched_seeds(tmp_path) -> None:
     assert row.measures.final_performance == 50.5
     assert row.untouched is not None
     assert row.untouched.final_performance == 1.0
+    (other,) = rows(load(tmp_path), 1, tuned_seed=20)
+    assert other.untouched is not None
+    assert other.untouched.final_performance == 100.0
 
 
 def test_scores_are_normalised_by_task(study) -> None:

@@ -45,18 +45,18 @@ class Aggregate(NamedTuple):
     """Probability that the first sampler's run beats the second's."""
 
 
-def rows(results: Results, window: int) -> list[Row]:
+def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> list[Row]:
     """The measures of every method, in the order of the study."""
     published = {(row.task, row.agent, row.sampler): row for row in paper_rows()}
     made = []
-    for task, agent, sampler in results.keys():  # noqa: SIM118 — not a dictionary
+    for task, agent, sampler in results.methods():
         curves = results.seeds_of((task, agent, sampler))
         steps, scores = common(list(curves.values()))
         if len(steps) == 0:
             results.problems.append(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
             continue
         own = published.get((paper.name_of(task), agent, sampler))
-        others = [curve for seed, curve in curves.items() if seed != paper.TUNED_SEED]
+        others = [curve for seed, curve in curves.items() if seed != tuned_seed]
         untouched = measure(*common(others), window) if 0 < len(others) < len(curves) else None
         is_comparable = own is not None and not own.slip and int(steps[-1]) == paper.horizon(task, agent)
         row = Row(task, agent, sampler, tuple(curves), int(steps[-1]), measure(steps, scores, window), untouched, own,

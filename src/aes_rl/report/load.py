@@ -42,7 +42,7 @@ class Results:
         """The runs of one task, agent and sampler."""
         return {c.seed: c for c in self.curves if (c.task, c.agent, c.sampler) == key}
 
-    def keys(self) -> list[Key]:
+    def methods(self) -> list[Key]:
         """Task, agent and sampler of all runs, in the order they were read."""
         return list(dict.fromkeys((c.task, c.agent, c.sampler) for c in self.curves))
 
