@@ -14,7 +14,6 @@ pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
 def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
-    import ray
     from ray.cluster_utils import Cluster
 
     from aes_rl.study.ray import RayExecutor
@@ -23,8 +22,7 @@ def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
     run_study(longer, tmp_path / "local", Execution(processes=2, retries=0))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     doomed = cluster.add_node(num_cpus=1)
-    ray.init(address=cluster.address, log_to_driver=False)
-    executor = RayExecutor()
+    executor = RayExecutor(cluster.address)
     packed = prepare(longer, tmp_path / "ray")
     state = {"lost": False}
     retried = []
@@ -49,7 +47,6 @@ def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
         )
     finally:
         executor.close()
-        ray.shutdown()
         cluster.shutdown()
     assert state["lost"]
     assert retried

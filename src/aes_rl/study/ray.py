@@ -21,14 +21,11 @@ class RayExecutor(AbstractExecutor):
 
     def __init__(self, address: str | None = None, processors: float = 1.0, gpus: float = 0.0):
         """Join the cluster at `address`, or start one on this machine; resources are those of one population."""
-        self._is_ours = not ray.is_initialized()
-        if self._is_ours:
-            ray.init(address=address, log_to_driver=False, include_dashboard=False)
-        threads = max(1, int(processors))
+        ray.init(address=address, log_to_driver=False, include_dashboard=False)
         # The scheduler above retries, and counts; what a lost node leaves behind is continued from its checkpoint.
         options = {"num_cpus": processors, "num_gpus": gpus, "max_retries": 0}
         self._train = ray.remote(_train).options(**options)
-        self._threads = threads
+        self._threads = max(1, int(processors))
 
     @override
     def start(self, directory: Path) -> AbstractJob:
@@ -36,8 +33,7 @@ class RayExecutor(AbstractExecutor):
 
     @override
     def close(self) -> None:
-        if self._is_ours:
-            ray.shutdown()
+        ray.shutdown()
 
 
 class _Task(AbstractJob):
