@@ -1,0 +1,38 @@
+"""A search for AES's parameters that is continued, and refused where it would mix with another."""
+
+import json
+
+import pytest
+
+from aes_rl.study.command import Execution
+from aes_rl.study.tune import Tune, run_search
+from aes_rl.training import record
+
+
+def search(directory, tiny, **options):
+    asked = {
+        "task": "InvertedPendulum-v5",
+        "trials": 2,
+        "preset": "default",
+        "env_steps": 120,
+        "set": tiny.set,
+        "compare": False,
+        "execution": Execution(processes=2, retries=0),
+    }
+    return run_search(Tune(directory, **asked | options))
+
+
+def test_a_search_goes_on_where_it_stopped(tiny, tmp_path) -> None:
+    search(tmp_path, tiny)
+    first = {path: path.read_bytes() for path in tmp_path.rglob("evaluations.csv")}
+    best = search(tmp_path, tiny, trials=3)
+    trials = sorted((tmp_path / "trials").iterdir())
+    configs = [record.read_config(path) for path in trials]
+    assert len(trials) == 3
+    assert all(path.read_bytes() == before for path, before in first.items())
+    assert all(config.members == [("adaptive", 2)] for config in configs)
+    assert len({config.sampler.adaptive for config in configs}) == 3
+    assert any(all(getattr(c.sampler.adaptive, name) == value for name, value in best.items()) for c in configs)
+    assert json.loads((tmp_path / "best.json").read_text()).keys() == {"score", *best}
+    with pytest.raises(ValueError, match="holds a trial of another search"):
+        search(tmp_path, tiny, seed=20)
