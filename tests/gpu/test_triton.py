@@ -62,23 +62,48 @@ def test_trees_write_and_draw_the_same(capacity) -> None:
         torch.testing.assert_close(found[1], expected[1], rtol=1e-13, atol=0)
 
 
-@pytest.mark.parametrize(("has_weight", "has_bias"), [(True, True), (True, False), (False, True)])
-def test_norms_of_a_layer(has_weight, has_bias) -> None:
-    from aes_rl.engines import triton_kernels
+@pytest.mark.parametrize("sizes", [[5, 40, 33, 2], [17, 70, 1]])
+@pytest.mark.parametrize(("late_size", "late_layer"), [(0, 1), (3, 0), (3, 1)])
+@pytest.mark.parametrize("share", [1, 2])
+def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share) -> None:
+    """Outputs, gradients of inputs and parameters, norms; inputs are views, as a batch's are."""
+    from aes_rl.gradients import perceptron
 
     generator = torch.Generator().manual_seed(0)
-    inputs, gradient = (torch.randn(3, 9, size, generator=generator).to(DEVICE) for size in (23, 33))
-    found = triton_kernels.linear_norms(inputs, gradient, has_weight, has_bias)
-    expected = gradient.square().sum(-1) * (has_weight * inputs.square().sum(-1) + has_bias)
-    torch.testing.assert_close(found, expected)
+    members, batch = 2, 70
+    network = perceptron.Perceptron(members * share, sizes, late_size, late_layer).to(DEVICE)
+    rows = torch.randn(members, batch, sizes[0] + late_size + 1, generator=generator).to(DEVICE)
+    weights = torch.randn(members * share, batch, sizes[-1], generator=generator).to(DEVICE)
+    results = []
+    for kind in (perceptron._Pass, perceptron._FusedPass):
+        for parameter in network.parameters():
+            parameter.grad = torch.full_like(parameter, torch.nan)
+        inputs = rows[..., : sizes[0]].detach().requires_grad_()
+        late = rows[..., sizes[0] : sizes[0] + late_size].detach().requires_grad_() if late_size else None
+        tap = torch.zeros(members * share, batch, device=DEVICE, requires_grad=True)
+        output = kind.apply(inputs, late, tap, network, True)
+        wanted = [part for part in (inputs, late, tap) if part is not None]
+        gradients = torch.autograd.grad((output * weights).sum(), wanted)
+        results.append([output.detach(), *gradients, *(parameter.grad.clone() for parameter in network.parameters())])
+    for plain, fused in zip(*results, strict=True):
+        torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
 
 
-@pytest.mark.parametrize("has_relu", [False, True])
-def test_bias_of_a_layer(has_relu) -> None:
-    from aes_rl.engines import triton_kernels
+@pytest.mark.parametrize("has_target", [False, True])
+def test_adam_is_torchs(has_target) -> None:
+    from aes_rl.agents.learner import Adam
+    from aes_rl.engines import triton_networks
 
     generator = torch.Generator().manual_seed(0)
-    output, bias = (torch.randn(3, size, 33, generator=generator).to(DEVICE) for size in (9, 1))
-    expected = torch.relu(output + bias) if has_relu else output + bias
-    triton_kernels.add_bias_(output, bias, has_relu)
-    assert torch.equal(output, expected)
+    start = torch.randn(3000, generator=generator).to(DEVICE)
+    plain, fused = start.clone(), start.clone()
+    targets = [torch.zeros_like(start) for _ in range(2)]
+    mean, square = torch.zeros_like(start), torch.zeros_like(start)
+    optimiser = Adam([plain], 1e-2, 0.1, {0: targets[0]} if has_target else {}, 0.3)
+    for step in range(1, 6):
+        plain.grad = fused.grad = torch.randn(3000, generator=generator).to(DEVICE)
+        optimiser.step()
+        steps = torch.tensor(float(step), device=DEVICE)
+        triton_networks.adam_(fused, mean, square, steps, 1e-2, 0.1, targets[1] if has_target else None, 0.3)
+    torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(targets[1], targets[0], rtol=1e-5, atol=1e-6)

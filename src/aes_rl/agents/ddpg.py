@@ -68,9 +68,12 @@ class DDPGAgent(AbstractAgent):
         next_layer = initialise(self.actor, streams, 0, config.last_layer_bound)
         initialise(self.critic, streams, next_layer, config.last_layer_bound)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
-        self._targets = [copy_of(self.actor, self.target_actor), copy_of(self.critic, self.target_critic)]
-        self._actor_optimiser = Adam([self._actor.block], config.actor_learning_rate)
-        self._critic_optimiser = Adam([self._critic.block], config.critic_learning_rate, config.critic_weight_decay)
+        actor, critic = copy_of(self.actor, self.target_actor), copy_of(self.critic, self.target_critic)
+        rate = config.target_rate
+        self._actor_optimiser = Adam([self._actor.block], config.actor_learning_rate, 0.0, {0: actor}, rate)
+        self._critic_optimiser = Adam(
+            [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
+        )
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
@@ -116,8 +119,6 @@ class DDPGAgent(AbstractAgent):
         }
         self._actor_optimiser.step()
         self._critic_optimiser.step()
-        for following, learner in zip(self._targets, (self._actor, self._critic), strict=True):
-            following.lerp_(learner.block, self.config.target_rate)
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
         return Update(losses, Signals(error.detach().abs(), norms_of(tapped, weights)))

@@ -1,12 +1,14 @@
 """What trains a network: its parameters as one block of memory, their gradients, the optimiser and the target copy."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
+
+from aes_rl.engines import has_kernels
 
 
 class Learner:
@@ -24,8 +26,8 @@ class Learner:
         raise TypeError("an agent cannot be deep-copied; make another and load this one's state into it")
 
     def tap(self, *shape: int) -> Float[Tensor, "K B"]:
-        """A leaf of zeros for the pass that is to be trained, of all K copies of the network."""
-        return torch.zeros(shape, dtype=self.block.dtype, device=self.block.device, requires_grad=True)
+        """A leaf for the pass that is to be trained, of all K copies of the network; nobody reads its values."""
+        return torch.empty(shape, dtype=self.block.dtype, device=self.block.device, requires_grad=True)
 
 
 def differentiate(loss: Float[Tensor, "P"], tap: Float[Tensor, "K B"]) -> Float[Tensor, "K B"] | None:
@@ -53,18 +55,33 @@ def _padded(parameter: Tensor) -> int:
 
 
 class Adam:
-    """torch's fused Adam over some blocks with gradients, its state held here where a checkpoint can see it."""
+    """Adam over some blocks with gradients, and the targets that follow them, with a state that a checkpoint sees.
 
-    def __init__(self, blocks: list[Tensor], learning_rate: float, weight_decay: float = 0.0):
+    On the CPU it is torch's fused form, on NVIDIA's GPUs one kernel a block that moves the target too.
+    """
+
+    def __init__(
+        self,
+        blocks: list[Tensor],
+        learning_rate: float,
+        weight_decay: float = 0.0,
+        targets: Mapping[int, Tensor] | None = None,
+        target_rate: float = 0.0,
+    ):
+        """`targets` by the number of the block they follow, moving by `target_rate` of the way each step."""
         self._blocks = blocks
         self._learning_rate, self._weight_decay = learning_rate, weight_decay
+        self._targets, self._target_rate = dict(targets or {}), target_rate
         self._means = [torch.zeros_like(block) for block in blocks]
         self._squares = [torch.zeros_like(block) for block in blocks]
         self._steps = [torch.zeros((), dtype=torch.float32, device=block.device) for block in blocks]
 
     @torch.no_grad()
     def step(self) -> None:
-        """One step along the blocks' gradients."""
+        """One step along the blocks' gradients; then the targets follow."""
+        if has_kernels(self._blocks[0]):
+            self._step_by_kernels()
+            return
         gradients = [block.grad for block in self._blocks if block.grad is not None]
         adam(
             self._blocks,
@@ -83,6 +100,24 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
+        for number, target in self._targets.items():
+            target.lerp_(self._blocks[number], self._target_rate)
+
+    def _step_by_kernels(self) -> None:
+        from aes_rl.engines.triton_networks import adam_
+
+        torch._foreach_add_(self._steps, 1)
+        for number, block in enumerate(self._blocks):
+            adam_(
+                block,
+                self._means[number],
+                self._squares[number],
+                self._steps[number],
+                self._learning_rate,
+                self._weight_decay,
+                self._targets.get(number),
+                self._target_rate,
+            )
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and step counts, by the blocks' order."""

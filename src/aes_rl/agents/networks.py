@@ -18,7 +18,7 @@ class TwinCritic(nn.Module):
 
     def __init__(self, members: int, observation_size: int, action_size: int, hidden: Sequence[int]):
         super().__init__()
-        self.body = Perceptron(2 * members, [observation_size + action_size, *hidden, 1])
+        self.body = Perceptron(2 * members, [observation_size, *hidden, 1], action_size, late_layer=0)
 
     def forward(
         self,
@@ -28,8 +28,7 @@ class TwinCritic(nn.Module):
         wants_norms: bool = False,
     ) -> Float[Tensor, "P 2 B"]:
         """The value of each action by both critics."""
-        inputs = torch.cat([observation, action], dim=-1).repeat_interleave(2, dim=0)
-        value: Tensor = self.body(inputs, tap=tap, wants_norms=wants_norms)
+        value: Tensor = self.body(observation, action, tap, wants_norms)
         return value.view(-1, 2, observation.shape[1])
 
 

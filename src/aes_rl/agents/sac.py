@@ -81,14 +81,14 @@ class SACAgent(AbstractAgent):
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
-        self._followed = self._value if config.value_function else self._critic
-        self._target = copy_of(self._followed.network, self.target)
+        target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)
         self.log_temperature = torch.full((members, 1), start, device=streams.device)
         blocks = [self._actor.block, self._critic.block, self.log_temperature]
         if config.value_function:
             blocks.append(self._value.block)
-        self._optimiser = Adam(blocks, config.learning_rate)
+        followed = 3 if config.value_function else 1
+        self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -155,7 +155,6 @@ class SACAgent(AbstractAgent):
             losses["value_loss"] = weighted((value - soft_value).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
         self._optimiser.step()
-        self._target.lerp_(self._followed.block, self.config.target_rate)
 
         signals = Signals(error.detach().abs().mean(dim=1), norms_of(tapped, weights))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)

@@ -1,4 +1,4 @@
-"""A perceptron of P members as one step of the backward pass, which yields per-sample norms with the gradients.
+"""A perceptron of K members as one step of the backward pass, which yields per-sample norms with the gradients.
 
 `Taps` reads the norms of any network, by a call into Python for every layer. In the reference agents those calls would
 cost more than the norms, so their networks are one autograd function each, and it writes the parameters' gradients
@@ -20,50 +20,64 @@ from aes_rl.layers import PopulationLinear
 
 
 class Perceptron(nn.Module):
-    """Linear layers with ReLU between them; the last is linear. Further inputs may join after the first layer."""
+    """Linear layers with ReLU between them; the last is linear. Further inputs may join before one of the layers."""
 
-    def __init__(self, members: int, sizes: Sequence[int], late_size: int = 0):
+    def __init__(self, members: int, sizes: Sequence[int], late_size: int = 0, late_layer: int = 1):
+        """`sizes` from the inputs to the outputs; the `late_size` further inputs enter layer `late_layer`, from 0."""
         super().__init__()
-        late_sizes = [late_size if number == 1 else 0 for number in range(len(sizes) - 1)]
+        late_sizes = [late_size if number == late_layer else 0 for number in range(len(sizes) - 1)]
         layers = [
             PopulationLinear(members, inputs + late, outputs)
             for (inputs, outputs), late in zip(pairwise(sizes), late_sizes, strict=True)
         ]
         self.layers = nn.ModuleList(layers)
+        self.late_layer = late_layer
         self.requires_grad_(False)
-        self._weights = [layer.weight for layer in layers]
-        self._biases = [layer.bias for layer in layers if layer.bias is not None]
+        self.weights = [layer.weight for layer in layers]
+        self.biases = [layer.bias for layer in layers if layer.bias is not None]
 
     def forward(
         self,
         inputs: Float[Tensor, "P B in"],
         late: Float[Tensor, "P B late"] | None = None,
-        tap: Float[Tensor, "P B"] | None = None,
+        tap: Float[Tensor, "K B"] | None = None,
         wants_norms: bool = False,
-    ) -> Float[Tensor, "P B out"]:
-        """The last layer's output.
+    ) -> Float[Tensor, "K B out"]:
+        """The last layer's output. K may be a multiple of P: neighbouring members then share their inputs.
 
-        Without a tap, autograd differentiates it with respect to its inputs alone. A `tap` is a leaf of zeros:
+        Without a tap, autograd differentiates it with respect to its inputs alone. A `tap` is a leaf:
         differentiating with respect to it sets every parameter's `grad`, which must exist, and gives, if wanted, the
         squared norm of each sample's gradient of the differentiated loss.
         """
-        output: Tensor = _Pass.apply(inputs, late, tap, self, wants_norms)  # type: ignore[no-untyped-call]
+        can_fuse = has_kernels(inputs) and inputs.dtype == torch.float32 and len(self.weights) <= _MOST_FUSED
+        kind = _FusedPass if can_fuse else _Pass
+        output: Tensor = kind.apply(inputs, late, tap, self, wants_norms)  # type: ignore[no-untyped-call]
         return output
 
 
+_MOST_FUSED = 4
+"""Layers that the kernel of the norms takes."""
+
+
 class _Pass(torch.autograd.Function):
-    """Forward and backward of a whole perceptron."""
+    """Forward and backward of a whole perceptron, as tensor operations."""
 
     @staticmethod
     def forward(
         ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, wants_norms: bool
     ) -> Tensor:
         entering, output = [], inputs
-        for number, (weight, bias) in enumerate(zip(network._weights, network._biases, strict=True)):
-            if number == 1 and late is not None:
-                output = torch.cat([output, late], dim=-1)
+        ctx.share = len(network.weights[0]) // len(inputs)
+        for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+            if number == network.late_layer and late is not None:
+                own = late.repeat_interleave(ctx.share, dim=0) if number and ctx.share > 1 else late
+                output = torch.cat([output, own], dim=-1)
+            if number == 0 and ctx.share > 1:
+                output = output.repeat_interleave(ctx.share, dim=0)
             entering.append(output)
-            output = _layer(output, weight, bias, has_relu=number < len(network._weights) - 1)
+            output = torch.baddbmm(bias, output, weight)
+            if number < len(network.weights) - 1:
+                output.relu_()
         ctx.save_for_backward(*entering)
         ctx.network, ctx.wants_norms, ctx.is_trained = network, wants_norms, tap is not None
         ctx.late_size = 0 if late is None else late.shape[-1]
@@ -72,35 +86,85 @@ class _Pass(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        of_late = norms = None
+        of_inputs = of_late = norms = None
+        network = ctx.network
         for number in reversed(range(len(ctx.saved_tensors))):
             entered = ctx.saved_tensors[number]
-            weight, bias = ctx.network._weights[number], ctx.network._biases[number]
+            weight, bias = network.weights[number], network.biases[number]
             if ctx.is_trained:
                 torch.bmm(entered.transpose(1, 2), gradient, out=weight.grad)
                 torch.sum(gradient, dim=1, keepdim=True, out=bias.grad)
             if ctx.wants_norms:
                 of_layer = linear_norms(entered, gradient)
                 norms = of_layer if norms is None else norms.add_(of_layer)
-            if number == 0 and not ctx.needs_input_grad[0]:
-                return None, of_late, norms, None, None
-            gradient = torch.bmm(gradient, weight.transpose(1, 2))
-            if number == 1 and ctx.late_size:
-                of_late, entered = gradient[..., -ctx.late_size :], entered[..., : -ctx.late_size]
-                gradient = gradient[..., : -ctx.late_size].contiguous()
+            if ctx.late_size and number == network.late_layer:
+                if ctx.needs_input_grad[1]:
+                    of_late = _shared(torch.bmm(gradient, weight[:, -ctx.late_size :].transpose(1, 2)), ctx.share)
+                entered, weight = entered[..., : -ctx.late_size], weight[:, : -ctx.late_size]
             if number > 0:
+                gradient = torch.bmm(gradient, weight.transpose(1, 2))
                 torch.ops.aten.threshold_backward.grad_input(gradient, entered, 0, grad_input=gradient)
-        return gradient, of_late, norms, None, None
+            elif ctx.needs_input_grad[0]:
+                of_inputs = _shared(torch.bmm(gradient, weight.transpose(1, 2)), ctx.share)
+        return of_inputs, of_late, norms, None, None
 
 
-def _layer(
-    inputs: Float[Tensor, "P B in"], weight: Float[Tensor, "P in out"], bias: Float[Tensor, "P 1 out"], has_relu: bool
-) -> Float[Tensor, "P B out"]:
-    if has_kernels(inputs):
-        from aes_rl.engines.triton_kernels import add_bias_
+class _FusedPass(torch.autograd.Function):
+    """The same as kernels of our own. Hidden layers lie side by side in one tensor, and so do their gradients."""
 
-        output = torch.bmm(inputs, weight)
-        add_bias_(output, bias, has_relu)
+    @staticmethod
+    def forward(
+        ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, wants_norms: bool
+    ) -> Tensor:
+        from aes_rl.engines import triton_networks
+
+        copies, batch = len(network.weights[0]), inputs.shape[1]
+        widths = [weight.shape[-1] for weight in network.weights]
+        hidden = list(torch.split(inputs.new_empty(copies, batch, sum(widths[:-1])), widths[:-1], dim=-1))
+        output = inputs.new_empty(copies, batch, widths[-1])
+        entering = [inputs, *hidden]
+        for number, (weight, bias) in enumerate(zip(network.weights, network.biases, strict=True)):
+            joined = late if number == network.late_layer else None
+            out = output if number == len(hidden) else hidden[number]
+            triton_networks.layer(entering[number], joined, weight, bias, out, has_relu=number < len(hidden))
+        ctx.save_for_backward(late, *entering)
+        ctx.network, ctx.wants_norms, ctx.is_trained, ctx.widths = network, wants_norms, tap is not None, widths
         return output
-    output = torch.baddbmm(bias, inputs, weight)
-    return output.relu_() if has_relu else output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, last: Tensor) -> tuple[Tensor | None, ...]:
+        from aes_rl.engines import triton_networks
+
+        late, *entering = ctx.saved_tensors
+        network, last = ctx.network, last.contiguous()
+        copies, batch, _ = last.shape
+        share = copies // len(entering[0])
+        gradients = last.new_empty(copies, batch, sum(ctx.widths[:-1]))
+        leaving = [*torch.split(gradients, ctx.widths[:-1], dim=-1), last]
+        of_inputs = of_late = norms = None
+        for number in reversed(range(len(leaving))):
+            entered, gradient = entering[number], leaving[number]
+            weight, bias = network.weights[number], network.biases[number]
+            joined = late if number == network.late_layer else None
+            width = entered.shape[-1]
+            if ctx.is_trained:
+                triton_networks.layer_gradients(entered, joined, gradient, weight.grad, bias.grad)
+            if joined is not None and ctx.needs_input_grad[1]:
+                of_late = last.new_empty(copies, batch, joined.shape[-1])
+                triton_networks.input_gradient(gradient, weight[:, width:], None, of_late)
+            if number > 0:
+                triton_networks.input_gradient(gradient, weight[:, :width], entered, leaving[number - 1])
+            elif ctx.needs_input_grad[0]:
+                of_inputs = last.new_empty(copies, batch, width)
+                triton_networks.input_gradient(gradient, weight[:, :width], None, of_inputs)
+        if ctx.wants_norms:
+            norms = triton_networks.squared_norms(entering[0], late, network.late_layer, entering[1:], gradients, last)
+        return _shared(of_inputs, share), _shared(of_late, share), norms, None, None
+
+
+def _shared(gradient: Tensor | None, share: int) -> Tensor | None:
+    """The gradient of inputs that `share` neighbouring members share."""
+    if gradient is None or share == 1:
+        return gradient
+    return gradient.view(-1, share, *gradient.shape[1:]).sum(dim=1)
