@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aes_rl.engines import AbstractEngine
-from aes_rl.types import Draw
+from aes_rl.engines import AbstractEngine, fused
+from aes_rl.types import Counter, Draw
 
 
 def unbiased(draw: Draw, engine: AbstractEngine, dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
@@ -21,5 +21,12 @@ def annealed(draw: Draw, exponent: Float[Tensor, "P 1"], dtype: torch.dtype = to
 
     Biased for the uniform mean by design, even at exponent 1, because of the division.
     """
-    weights = (draw.probabilities * draw.size).pow(-exponent)
+    return _annealed(draw.probabilities, draw.size, exponent, dtype)
+
+
+@fused
+def _annealed(
+    probabilities: Float[Tensor, "P B"], size: Counter, exponent: Float[Tensor, "P 1"], dtype: torch.dtype
+) -> Float[Tensor, "P B"]:
+    weights = (probabilities * size).pow(-exponent)
     return (weights / weights.amax(dim=-1, keepdim=True)).to(dtype)

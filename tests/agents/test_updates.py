@@ -193,7 +193,7 @@ def test_temperature_gradient_is_weighted(name) -> None:
     agent = agent_of(name)
     batch, weights, noise = data(agent)
     draws = noise.view(MEMBERS, BATCH, -1, ACTION)[:, :, 0]
-    _, log_probability = squash(*agent._policy(batch.observation), draws)
+    _, log_probability = squash(agent.actor(batch.observation), draws)
     agent.update(batch, weights, noise, Signal.NONE)
     expected = -(weights * (log_probability.detach() - ACTION)).mean(-1, keepdim=True)
     assert torch.allclose(agent.log_temperature.grad, expected, rtol=1e-10)

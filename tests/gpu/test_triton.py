@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from aes_rl import engines
+from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform, engines
 from aes_rl.streams import Stream, Streams
 
 pytest.importorskip("triton")
@@ -60,6 +60,44 @@ def test_trees_write_and_draw_the_same(capacity) -> None:
         expected, found = (tree.draw(uniforms, floor, size) for tree in (plain, fused))
         assert torch.equal(expected[0], found[0])
         torch.testing.assert_close(found[1], expected[1], rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize("overwrite", ["adaptive", "uniform", "fifo"])
+def test_replays_live_the_same_life(overwrite) -> None:
+    """Placing, reading, weights, feedback and forgetting of a mixed population, from empty to overwritten."""
+    configs = [
+        Uniform(overwrite),
+        Prioritized(overwrite=overwrite),
+        *[Adaptive(overwrite=overwrite, forget_every=7)] * 2,
+    ]
+    replays = [
+        Replay(
+            configs, capacity=40, observation_size=3, action_size=2, seeds=range(4), total_updates=400, device=DEVICE,
+            engine=engine,
+        )
+        for engine in ("torch", "triton")
+    ]  # fmt: skip
+    generator = torch.Generator().manual_seed(0)
+    for update in range(1, 70):
+        shapes = [(4, 3), (4, 2), (4,), (4, 3), (4,)]
+        transition = Transition(*(torch.rand(shape, generator=generator).to(DEVICE) for shape in shapes))
+        samples = []
+        for replay in replays:
+            replay.add(transition)
+            sample = replay.sample(9)
+            norms = sample.batch.reward.square()
+            replay.feedback(sample.draw, Signals(sample.batch.reward, {"actor": norms, "critic": 100 * norms}))
+            replay.advance(update)
+            samples.append(sample)
+        plain, fused = samples
+        assert torch.equal(fused.draw.slots, plain.draw.slots)
+        assert torch.equal(fused.batch.rows, plain.batch.rows)
+        torch.testing.assert_close(fused.weights, plain.weights)
+    plain, fused = (replay.state_dict() for replay in replays)
+    for name, value in plain.items():
+        torch.testing.assert_close(fused[name], value, rtol=1e-12, atol=1e-12)
+    for replay in replays:
+        replay.check()
 
 
 @pytest.mark.parametrize("sizes", [[5, 40, 33, 2], [17, 70, 1]])

@@ -4,10 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl import checks
+from aes_rl.engines import fused
 from aes_rl.types import Signal, Signals
 
 
@@ -64,8 +66,25 @@ def weighted(terms: Float[Tensor, "P *X B"], weights: Float[Tensor, "P B"]) -> F
     return (terms * weights).mean(dim=-1)
 
 
+@fused
+def critic_objective(
+    values: Float[Tensor, "P *twins B"],
+    next_value: Float[Tensor, "P B"],
+    reward: Float[Tensor, "P B"],
+    terminated: Float[Tensor, "P B"],
+    weights: Float[Tensor, "P B"],
+    discount: float,
+) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"]]:
+    """The critics' loss, and the absolute temporal-difference error, averaged over the critics."""
+    target = torch.addcmul(reward, 1 - terminated, next_value, value=discount)
+    error = values - (target.unsqueeze(1) if values.dim() == 3 else target)
+    size = error.detach().abs()
+    return weighted(error.square(), weights), size.mean(dim=1) if values.dim() == 3 else size
+
+
+@fused
 def norms_of(
-    tapped: Mapping[str, Float[Tensor, "K B"] | None], weights: Float[Tensor, "P B"]
+    weights: Float[Tensor, "P B"], tapped: Mapping[str, Float[Tensor, "K B"] | None]
 ) -> dict[str, Float[Tensor, "P B"]]:
     """d(i) by kind of network, summed over its K/P copies a member; empty where no norms were wanted (S2)."""
     shares = {name: share for name, share in tapped.items() if share is not None}

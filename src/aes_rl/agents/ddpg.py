@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks
-from aes_rl.agents.agent import AbstractAgent, Update, norms_of, weighted
+from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
 from aes_rl.gradients.perceptron import Perceptron
@@ -102,11 +102,12 @@ class DDPGAgent(AbstractAgent):
         with torch.no_grad():
             next_action = torch.tanh(self.target_actor(batch.next_observation))
             next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
-            target = batch.reward + self.config.discount * (1 - batch.terminated) * next_value
 
         critic_tap = self._critic.tap(*weights.shape)
-        error = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1) - target
-        critic_loss = weighted(error.square(), weights)
+        values = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1)
+        critic_loss, error = critic_objective(
+            values, next_value, batch.reward, batch.terminated, weights, self.config.discount
+        )
 
         actor_tap = self._actor.tap(*weights.shape)
         action = torch.tanh(self.actor(batch.observation, None, actor_tap, wants_norms))
@@ -121,7 +122,7 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser.step()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
-        return Update(losses, Signals(error.detach().abs(), norms_of(tapped, weights)))
+        return Update(losses, Signals(error, norms_of(weights, tapped)))
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

@@ -11,9 +11,10 @@ from torch.nn.functional import softplus
 from typing_extensions import override
 
 from aes_rl import checks
-from aes_rl.agents.agent import AbstractAgent, Update, norms_of, weighted
+from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
+from aes_rl.engines import fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Signals
@@ -97,14 +98,12 @@ class SACAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        mean, log_deviation = self._policy(observation.unsqueeze(1))
-        return torch.tanh(mean.squeeze(1) + log_deviation.squeeze(1).exp() * noise)
+        return exploring_action(self.actor(observation.unsqueeze(1)).squeeze(1), noise)
 
     @override
     @torch.no_grad()
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
-        mean, _ = self._policy(observation)
-        return torch.tanh(mean)
+        return torch.tanh(self.actor(observation)[..., : self._action_size])
 
     @override
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
@@ -114,30 +113,25 @@ class SACAgent(AbstractAgent):
     def update(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
     ) -> Update:
-        wants_norms = Signal.GRADIENT_NORM in needs
-        shape = weights.shape
+        config, wants_norms, shape = self.config, Signal.GRADIENT_NORM in needs, weights.shape
         draws = noise.view(*shape, -1, self._action_size)
-        temperature = self.log_temperature.exp()
 
         actor_tap = self._actor.tap(*shape)
-        mean, log_deviation = self._policy(batch.observation, actor_tap, wants_norms)
-        action, log_probability = squash(mean, log_deviation, draws[:, :, 0])
-        best_value = self.critic(batch.observation, action).amin(dim=1)
-        actor_terms = temperature * log_probability - best_value
-        if self.config.policy_regularization:
-            spread = (mean.square() + log_deviation.square()).mean(dim=-1)
-            actor_terms = actor_terms + self.config.policy_regularization * spread
-        actor_loss = weighted(actor_terms, weights)
-        slope = weighted(-self._target_entropy - log_probability.detach(), weights)
-        self.log_temperature.grad = slope.unsqueeze(-1)
+        head = self.actor(batch.observation, None, actor_tap, wants_norms)
+        action, log_probability = squash(head, draws[:, :, 0])
+        values = self.critic(batch.observation, action)
+        actor_loss, slope = actor_objective(
+            values, log_probability, head, self.log_temperature, weights, self._target_entropy,
+            config.policy_regularization,
+        )  # fmt: skip
+        self.log_temperature.grad = slope
 
         with torch.no_grad():
-            next_value = self._next_value(batch.next_observation, draws, temperature)
-            reward = self.config.reward_scale * batch.reward
-            target = torch.addcmul(reward, 1 - batch.terminated, next_value, value=self.config.discount)
+            next_value = self._next_value(batch.next_observation, draws)
         critic_tap = self._critic.tap(2 * shape[0], shape[1])
-        error = self.critic(batch.observation, batch.action, critic_tap, wants_norms) - target.unsqueeze(1)
-        critic_loss = weighted(error.square(), weights)
+        estimates = self.critic(batch.observation, batch.action, critic_tap, wants_norms)
+        reward = batch.reward if config.reward_scale == 1 else config.reward_scale * batch.reward
+        critic_loss, error = critic_objective(estimates, next_value, reward, batch.terminated, weights, config.discount)
 
         tapped = {
             "actor": differentiate(actor_loss, actor_tap),
@@ -146,17 +140,17 @@ class SACAgent(AbstractAgent):
         losses = {
             "actor_loss": actor_loss,
             "critic_loss": critic_loss,
-            "temperature_loss": self.log_temperature.squeeze(-1) * slope,
+            "temperature_loss": (self.log_temperature * slope).squeeze(-1),
         }
-        if self.config.value_function:
+        if config.value_function:
             value_tap = self._value.tap(*shape)
             value = self.value(batch.observation, None, value_tap, wants_norms).squeeze(-1)
-            soft_value = best_value.detach() - temperature * log_probability.detach()
-            losses["value_loss"] = weighted((value - soft_value).square(), weights)
+            wanted = soft_value(values.detach(), log_probability.detach(), self.log_temperature)
+            losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
         self._optimiser.step()
 
-        signals = Signals(error.detach().abs().mean(dim=1), norms_of(tapped, weights))
+        signals = Signals(error, norms_of(weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
     @override
@@ -171,31 +165,65 @@ class SACAgent(AbstractAgent):
         return networks | ({"value": self.value} if self.config.value_function else {})
 
     def _next_value(
-        self, observation: Float[Tensor, "P B O"], draws: Float[Tensor, "P B two A"], temperature: Float[Tensor, "P 1"]
+        self, observation: Float[Tensor, "P B O"], draws: Float[Tensor, "P B two A"]
     ) -> Float[Tensor, "P B"]:
         """The soft value of the next state, by the target networks."""
         if self.config.value_function:
             value: Tensor = self.target(observation)
             return value.squeeze(-1)
-        action, log_probability = squash(*self._policy(observation), draws[:, :, 1])
-        best_value: Tensor = self.target(observation, action).amin(dim=1)
-        return best_value - temperature * log_probability
-
-    def _policy(
-        self, observation: Float[Tensor, "P B O"], tap: Tensor | None = None, wants_norms: bool = False
-    ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B A"]]:
-        """Mean and log standard deviation of the action before it is squashed."""
-        mean, log_deviation = self.actor(observation, None, tap, wants_norms).chunk(2, dim=-1)
-        return mean, log_deviation.clamp(-20, 2)
+        action, log_probability = squash(self.actor(observation), draws[:, :, 1])
+        return soft_value(self.target(observation, action), log_probability, self.log_temperature)
 
 
+def policy(head: Float[Tensor, "*batch 2A"]) -> tuple[Float[Tensor, "*batch A"], Float[Tensor, "*batch A"]]:
+    """Mean and log standard deviation of the action before it is squashed, from the actor's output."""
+    mean, log_deviation = head.chunk(2, dim=-1)
+    return mean, log_deviation.clamp(-20, 2)
+
+
+@fused
+def exploring_action(head: Float[Tensor, "P 2A"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
+    """Tanh of a Gaussian."""
+    mean, log_deviation = policy(head)
+    return torch.tanh(mean + log_deviation.exp() * noise)
+
+
+@fused
 def squash(
-    mean: Float[Tensor, "P B A"], log_deviation: Float[Tensor, "P B A"], noise: Float[Tensor, "P B A"]
+    head: Float[Tensor, "P B 2A"], noise: Float[Tensor, "P B A"]
 ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B"]]:
     """Tanh of a Gaussian, and its log probability: that of the Gaussian minus log(1 − tanh²) of every dimension."""
+    mean, log_deviation = policy(head)
     raw = torch.addcmul(mean, log_deviation.exp(), noise)
     of_gaussian = -torch.addcmul(log_deviation, noise, noise, value=0.5).sum(dim=-1)
     # log(1 − tanh²) = 2·(log 2 − raw − softplus(−2·raw)), which neither cancels nor overflows
     of_squashing = -2 * (raw + softplus(-2 * raw)).sum(dim=-1)
     constant = mean.shape[-1] * (2 * math.log(2) + 0.5 * math.log(2 * math.pi))
     return torch.tanh(raw), of_gaussian - of_squashing - constant
+
+
+@fused
+def soft_value(
+    values: Float[Tensor, "P 2 B"], log_probability: Float[Tensor, "P B"], log_temperature: Float[Tensor, "P 1"]
+) -> Float[Tensor, "P B"]:
+    """The smaller of two values, and the entropy of the action that has it."""
+    return values.amin(dim=1) - log_temperature.exp() * log_probability
+
+
+@fused
+def actor_objective(
+    values: Float[Tensor, "P 2 B"],
+    log_probability: Float[Tensor, "P B"],
+    head: Float[Tensor, "P B 2A"],
+    log_temperature: Float[Tensor, "P 1"],
+    weights: Float[Tensor, "P B"],
+    target_entropy: float,
+    regularization: float,
+) -> tuple[Float[Tensor, "P"], Float[Tensor, "P 1"]]:
+    """The actor's loss, and the derivative of the temperature's with respect to its logarithm."""
+    terms = log_temperature.exp() * log_probability - values.amin(dim=1)
+    if regularization:
+        mean, log_deviation = policy(head)
+        terms = terms + regularization * (mean.square() + log_deviation.square()).mean(dim=-1)
+    slope = weighted(-target_entropy - log_probability.detach(), weights)
+    return weighted(terms, weights), slope.unsqueeze(-1)

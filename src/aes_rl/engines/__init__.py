@@ -4,18 +4,14 @@ from importlib.util import find_spec
 from typing import get_args
 
 import torch
-from torch import Tensor
 
+from aes_rl.engines.availability import has_kernels
 from aes_rl.engines.engine import AbstractEngine
+from aes_rl.engines.fusing import fused
 from aes_rl.engines.torch_engine import TorchEngine
 from aes_rl.types import EngineName
 
-__all__ = ["AbstractEngine", "TorchEngine", "choose", "has_kernels"]
-
-
-def has_kernels(tensor: Tensor) -> bool:
-    """Whether Triton kernels may work on a tensor: on an NVIDIA GPU, and not while torch.compile reads the code."""
-    return tensor.is_cuda and find_spec("triton") is not None and not torch.compiler.is_compiling()
+__all__ = ["AbstractEngine", "TorchEngine", "choose", "fused", "has_kernels"]
 
 
 def choose(name: EngineName | None, device: torch.device | str) -> AbstractEngine:

@@ -6,6 +6,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl.engines.engine import AbstractEngine
+from aes_rl.engines.fusing import fused
 from aes_rl.types import Counter, Transition
 
 GOLDEN = 0x9E3779B97F4A7C15
@@ -47,18 +48,24 @@ class TorchEngine(AbstractEngine):
 
     @override
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Float[Tensor, "P D"], Bool[Tensor, "P"]]:
-        before, action, reward, after, terminated = transition
-        packed = torch.cat([before, action, after, reward.unsqueeze(-1), terminated.unsqueeze(-1)], dim=-1)
-        packed = packed.to(dtype)
-        return packed, packed.isfinite().all(dim=-1)
+        return _packed(*transition, dtype)
 
     @override
     def write_rows(self, rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P 1"], packed: Float[Tensor, "P D"]) -> None:
+        if self.name == "triton":
+            from aes_rl.engines import triton_kernels
+
+            triton_kernels.write_rows(rows, slots, packed)
+            return
         flat, index = _flatten(rows, slots)
         flat.index_copy_(0, index, packed)
 
     @override
     def read_rows(self, rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P B"]) -> Float[Tensor, "P B D"]:
+        if self.name == "triton":
+            from aes_rl.engines import triton_kernels
+
+            return triton_kernels.read_rows(rows, slots)
         flat, index = _flatten(rows, slots)
         return flat.index_select(0, index).view(*slots.shape, -1)
 
@@ -70,7 +77,7 @@ class TorchEngine(AbstractEngine):
     def unbiased_weights(
         self, probabilities: Float[Tensor, "p B"], size: Counter, dtype: torch.dtype
     ) -> Float[Tensor, "p B"]:
-        return torch.reciprocal(probabilities * size).to(dtype)
+        return _unbiased_weights(probabilities, size, dtype)
 
     @override
     def accumulate(
@@ -81,6 +88,12 @@ class TorchEngine(AbstractEngine):
         squared_norms: Float[Tensor, "p B"],
         nu: float,
     ) -> Float[Tensor, "p B"]:
+        if self.name == "triton":
+            from aes_rl.engines.triton_kernels import accumulated
+
+            totals, masses = accumulated(sums, slots, probabilities, squared_norms, nu)
+            sums.scatter_(1, slots, totals)
+            return masses
         sums.scatter_add_(1, slots, squared_norms / probabilities)
         return (sums.gather(1, slots) + nu).sqrt()
 
@@ -88,6 +101,24 @@ class TorchEngine(AbstractEngine):
     def clear(self, sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
         sums.scatter_(1, slots, 0.0)
         return torch.full_like(slots, nu, dtype=sums.dtype).sqrt()
+
+
+@fused
+def _packed(
+    before: Float[Tensor, "P O"],
+    action: Float[Tensor, "P A"],
+    reward: Float[Tensor, "P"],
+    after: Float[Tensor, "P O"],
+    terminated: Float[Tensor, "P"],
+    dtype: torch.dtype,
+) -> tuple[Float[Tensor, "P D"], Bool[Tensor, "P"]]:
+    packed = torch.cat([before, action, after, reward.unsqueeze(-1), terminated.unsqueeze(-1)], dim=-1).to(dtype)
+    return packed, packed.isfinite().all(dim=-1)
+
+
+@fused
+def _unbiased_weights(probabilities: Float[Tensor, "p B"], size: Counter, dtype: torch.dtype) -> Float[Tensor, "p B"]:
+    return torch.reciprocal(probabilities * size).to(dtype)
 
 
 def as_int64(x: int) -> int:

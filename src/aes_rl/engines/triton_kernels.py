@@ -6,7 +6,7 @@ Every kernel has a twin made of tensor operations, in `torch_engine` or `block_t
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl.engines.torch_engine import FIRST, GOLDEN, SECOND
@@ -49,24 +49,26 @@ def draw(
     share = (number - floor) / tl.maximum(1 - floor, smallest)
     share = tl.minimum(tl.maximum(share, 0.0), 1.0)
     node = tl.zeros((), tl.int64)
-    total = tl.zeros((), tl.float64)
-    wanted = total
-    for down in tl.static_range(LEVELS):
-        if LEVELS - 1 - down == 3:
-            row, nodes = level_3 + (member * blocks_3 + node) * WIDTH, nodes_3
-        elif LEVELS - 1 - down == 2:
-            row, nodes = level_2 + (member * blocks_2 + node) * WIDTH, nodes_2
-        elif LEVELS - 1 - down == 1:
-            row, nodes = level_1 + (member * blocks_1 + node) * WIDTH, nodes_1
-        else:
-            row, nodes = level_0 + (member * blocks_0 + node) * WIDTH, nodes_0
-        masses = tl.load(row + column)
-        if down == 0:
-            total = tl.sum(masses)
-            wanted = share * total
-        child = tl.minimum(tl.sum((tl.cumsum(masses) <= wanted).to(tl.int64)), WIDTH - 1)
-        wanted -= tl.sum(tl.where(column < child, masses, 0.0))
-        node = tl.minimum(node * WIDTH + child, nodes - 1)
+    total = tl.full((), 1.0, tl.float64)
+    if floor < 1:  # a member that draws uniformly has no use for masses
+        total = tl.zeros((), tl.float64)
+        wanted = total
+        for down in tl.static_range(LEVELS):
+            if LEVELS - 1 - down == 3:
+                row, nodes = level_3 + (member * blocks_3 + node) * WIDTH, nodes_3
+            elif LEVELS - 1 - down == 2:
+                row, nodes = level_2 + (member * blocks_2 + node) * WIDTH, nodes_2
+            elif LEVELS - 1 - down == 1:
+                row, nodes = level_1 + (member * blocks_1 + node) * WIDTH, nodes_1
+            else:
+                row, nodes = level_0 + (member * blocks_0 + node) * WIDTH, nodes_0
+            masses = tl.load(row + column)
+            if down == 0:
+                total = tl.sum(masses)
+                wanted = share * total
+            child = tl.minimum(tl.sum((tl.cumsum(masses) <= wanted).to(tl.int64)), WIDTH - 1)
+            wanted -= tl.sum(tl.where(column < child, masses, 0.0))
+            node = tl.minimum(node * WIDTH + child, nodes - 1)
     by_mass = tl.minimum(node, live - 1)
     by_floor = tl.minimum((number / tl.maximum(floor, smallest) * live.to(tl.float64)).to(tl.int64), live - 1)
     slot = tl.where(number < floor, by_floor, by_mass)
@@ -102,52 +104,57 @@ def sum_blocks(below, below_stride, above, above_stride, slots, count, DIVISOR: 
 
 
 @triton.jit
-def add_bias(output, bias, batch, width, HAS_RELU: tl.constexpr, BLOCK: tl.constexpr):
-    """Add each member's bias to one row of `output` [P, batch, width] a program, and cut off at zero if asked."""
-    row = tl.program_id(0).to(tl.int64)
+def accumulate(sums, stride, slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK: tl.constexpr):
+    """One draw's slot a program: its sum with what all draws of that slot add, and the mass of that.
+
+    Nothing is added in place: repeated draws would race, and their order would change the last bits.
+    """
+    member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, BLOCK)
-    inside = column < width
-    shift = tl.load(bias + (row // batch) * width + column, mask=inside)
-    value = tl.load(output + row * width + column, mask=inside) + shift
-    if HAS_RELU:
-        value = tl.maximum(value, 0.0)
-    tl.store(output + row * width + column, value, mask=inside)
+    inside = column < count
+    slot = tl.load(slots + member * count + position)
+    others = tl.load(slots + member * count + column, mask=inside, other=-1)
+    norm = tl.load(squared_norms + member * count + column, mask=inside, other=0.0).to(tl.float64)
+    chance = tl.load(probabilities + member * count + column, mask=inside, other=1.0)
+    total = tl.load(sums + member * stride + slot) + tl.sum(tl.where(others == slot, norm / chance, 0.0))
+    tl.store(totals + member * count + position, total)
+    tl.store(masses + member * count + position, tl.sqrt(total + nu))
 
 
 @triton.jit
-def norms(inputs, gradient, out, width, grads, HAS_WEIGHT: tl.constexpr, HAS_BIAS: tl.constexpr,
-          BLOCK: tl.constexpr, GRADS: tl.constexpr):  # fmt: skip
-    """One row's squared gradient norm of a linear layer a program (`gradients.norms.linear`)."""
-    row = tl.program_id(0).to(tl.int64)
-    of_gradient = tl.arange(0, GRADS)
-    slope = tl.load(gradient + row * grads + of_gradient, mask=of_gradient < grads, other=0.0)
-    coefficient = 1.0 if HAS_BIAS else 0.0
-    if HAS_WEIGHT:
-        of_input = tl.arange(0, BLOCK)
-        entered = tl.load(inputs + row * width + of_input, mask=of_input < width, other=0.0)
-        coefficient += tl.sum(entered * entered)
-    tl.store(out + row, coefficient * tl.sum(slope * slope))
+def place(uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, capacity):
+    """Where one member's next transition goes, a program: see `TorchDistribution.place` for one of them."""
+    member = tl.program_id(0).to(tl.int64)
+    now = tl.load(clock)
+    spared = tl.where(tl.load(is_adaptive + member) != 0, tl.load(kept + member), capacity)
+    free = tl.maximum(tl.where(spared < capacity, capacity - 1, capacity), 1)
+    chosen = tl.minimum((tl.load(uniforms + member * 2 + 1) * free.to(tl.float64)).to(tl.int64), free - 1)
+    chosen = tl.minimum(tl.where(chosen >= spared, chosen + 1, chosen), capacity - 1)
+    has_turn = (tl.load(is_fifo + member) != 0) | (now < capacity)
+    slot = tl.where(has_turn, now % capacity, chosen)
+    tl.store(slots + member, slot)
+    tl.store(stamps + member * capacity + slot, (now + 1).to(tl.int32))
 
 
-def add_bias_(output: Float[Tensor, "P B out"], bias: Float[Tensor, "P 1 out"], has_relu: bool) -> None:
-    """Output ← output + bias, and ReLU of that if asked, in place."""
-    members, batch, width = output.shape
-    block = triton.next_power_of_2(width)
-    add_bias[(members * batch,)](output, bias, batch, width, HAS_RELU=has_relu, BLOCK=block, num_warps=1)
+@triton.jit
+def write_row(rows, slots, packed, capacity, width, BLOCK: tl.constexpr):
+    """Copy one member's packed row into its slot."""
+    member = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    row = rows + (member * capacity + tl.load(slots + member)) * width
+    tl.store(row + column, tl.load(packed + member * width + column, mask=inside), mask=inside)
 
 
-def linear_norms(
-    inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
-) -> Float[Tensor, "*batch"]:
-    """`gradients.norms.linear_norms`, as one kernel."""
-    inputs, gradient = inputs.contiguous(), gradient.contiguous()
-    out = gradient.new_empty(gradient.shape[:-1])
-    width, grads = inputs.shape[-1], gradient.shape[-1]
-    norms[(out.numel(),)](
-        inputs, gradient, out, width, grads, HAS_WEIGHT=has_weight, HAS_BIAS=has_bias,
-        BLOCK=triton.next_power_of_2(width), GRADS=triton.next_power_of_2(grads), num_warps=1,
-    )  # fmt: skip
-    return out
+@triton.jit
+def read_row(rows, slots, out, capacity, width, count, BLOCK: tl.constexpr):
+    """Copy one drawn row out."""
+    member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    column = tl.arange(0, BLOCK)
+    inside = column < width
+    slot = tl.load(slots + member * count + position)
+    row = tl.load(rows + (member * capacity + slot) * width + column, mask=inside)
+    tl.store(out + (member * count + position) * width + column, row, mask=inside)
 
 
 def uniform_numbers(keys: Int[Tensor, "P"], counter: Counter, count: int) -> Float[Tensor, "P {count}"]:
@@ -157,3 +164,53 @@ def uniform_numbers(keys: Int[Tensor, "P"], counter: Counter, count: int) -> Flo
     if count:
         uniform[(len(keys), triton.cdiv(count, 256))](keys, clock, numbers, count, BLOCK=256)
     return numbers
+
+
+def accumulated(
+    sums: Float[Tensor, "p N"],
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    squared_norms: Float[Tensor, "p B"],
+    nu: float,
+) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p B"]]:
+    """The drawn slots' sums after this feedback, and their masses."""
+    slots, probabilities, squared_norms = slots.contiguous(), probabilities.contiguous(), squared_norms.contiguous()
+    totals, masses = torch.empty_like(probabilities), torch.empty_like(probabilities)
+    count = slots.shape[1]
+    accumulate[tuple(slots.shape)](
+        sums, sums.stride(0), slots, probabilities, squared_norms, totals, masses, nu, count,
+        BLOCK=triton.next_power_of_2(count), num_warps=1,
+    )  # fmt: skip
+    return totals, masses
+
+
+def placed(
+    uniforms: Float[Tensor, "P 2"],
+    kept: Int[Tensor, "P 1"],
+    is_fifo: Bool[Tensor, "P 1"],
+    is_adaptive: Bool[Tensor, "P 1"],
+    clock: Int[Tensor, ""],
+    stamps: Int[Tensor, "P N"],
+) -> Int[Tensor, "P 1"]:
+    """Every member's slot for its next transition, stamped."""
+    slots = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)
+    place[(len(uniforms),)](uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, stamps.shape[1], num_warps=1)
+    return slots
+
+
+def write_rows(rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P 1"], packed: Float[Tensor, "P D"]) -> None:
+    """`AbstractEngine.write_rows`, as one kernel."""
+    _, capacity, width = rows.shape
+    block = triton.next_power_of_2(width)
+    write_row[(len(rows),)](rows, slots.contiguous(), packed.contiguous(), capacity, width, BLOCK=block, num_warps=1)
+
+
+def read_rows(rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P B"]) -> Float[Tensor, "P B D"]:
+    """`AbstractEngine.read_rows`, as one kernel."""
+    _, capacity, width = rows.shape
+    out = rows.new_empty(*slots.shape, width)
+    block = triton.next_power_of_2(width)
+    read_row[tuple(slots.shape)](
+        rows, slots.contiguous(), out, capacity, width, slots.shape[1], BLOCK=block, num_warps=1
+    )
+    return out

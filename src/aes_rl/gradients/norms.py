@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from torch.linalg import vector_norm
 from torch.nn.functional import layer_norm
 
-from aes_rl.engines import has_kernels
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
 
 ClosedForm = Callable[[nn.Module, Tensor, Tensor], Tensor]
@@ -38,10 +37,6 @@ def linear_norms(
     is_on_cpu = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
     if is_on_cpu and not torch.compiler.is_compiling():
         return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
-    if has_kernels(inputs):
-        from aes_rl.engines import triton_kernels
-
-        return triton_kernels.linear_norms(inputs, gradient, has_weight, has_bias)
     # A norm, then squared: one pass over the memory instead of two and no copy of it.
     share: Tensor = vector_norm(gradient, dim=-1).square()
     if not has_weight:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl import checks
+from aes_rl.engines import fused
 from aes_rl.engines.torch_engine import as_int64
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
@@ -70,8 +71,7 @@ class Replay:
         """Store one transition of every member."""
         packed, finite = self.storage.pack(transition)
         if isinstance(finite, Tensor):
-            now = self.sampler.distribution.clock + 1
-            self._fault.copy_(torch.where((self._fault == 0) & ~finite, now, self._fault))
+            self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
         elif not finite:
             raise ValueError(_name_the_fault(transition, self.storage.rows.dtype))
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
@@ -126,6 +126,11 @@ class Replay:
         else:
             self.draws.copy_(state["draws"])
         self._fault.zero_()
+
+
+@fused
+def _first_faults(fault: Int[Tensor, "P"], finite: Bool[Tensor, "P"], clock: Counter) -> Int[Tensor, "P"]:
+    return torch.where((fault == 0) & ~finite, clock + 1, fault)
 
 
 def _name_the_fault(transition: Transition, dtype: torch.dtype) -> str:

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aes_rl.engines import fused
 from aes_rl.samplers.rule import Setting
 from aes_rl.types import Draw, Signals
 
@@ -50,7 +51,12 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
     for name in networks or ():
         if name not in reported:
             raise ValueError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
-    total, *others = (reported[name] for name in networks or reported)
+    return _total(*(reported[name] for name in networks or reported))
+
+
+@fused
+def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    total, *others = norms
     for other in others:
         total = total.double() + other  # two large float32 numbers may not fit one
     return total

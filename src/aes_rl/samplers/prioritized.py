@@ -9,6 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
+from aes_rl.engines import fused
 from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
 from aes_rl.types import Draw, Signal, Signals
@@ -63,9 +64,9 @@ class PrioritizedRule(AbstractRule):
     def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
         assert signals.td_error is not None
         del draw
-        priorities = signals.td_error.double().abs() + self.config.smallest_error
-        masses = priorities.pow(self.config.priority_exponent)
-        torch.maximum(self.largest_mass, masses.amax(dim=1, keepdim=True), out=self.largest_mass)
+        config = self.config
+        masses, largest = _masses(signals.td_error, self.largest_mass, config.smallest_error, config.priority_exponent)
+        self.largest_mass.copy_(largest)
         return masses
 
     @override
@@ -81,3 +82,12 @@ class PrioritizedRule(AbstractRule):
     @override
     def state_dict(self) -> dict[str, Tensor]:
         return {"largest_mass": self.largest_mass, "weight_exponent": self.weight_exponent}
+
+
+@fused
+def _masses(
+    error: Float[Tensor, "p B"], largest: Float[Tensor, "p 1"], smallest_error: float, exponent: float
+) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
+    """(|δ| + ε)^exponent, and the largest mass seen so far."""
+    masses = (error.double().abs() + smallest_error).pow(exponent)
+    return masses, torch.maximum(largest, masses.amax(dim=1, keepdim=True))

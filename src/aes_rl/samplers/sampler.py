@@ -81,9 +81,8 @@ class Sampler:
             raise ValueError(f"{uniforms.shape[1]} uniforms a member were given; placing takes two a transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
-        for members, rule in self._slices:
-            placed = slots[members]
-            self.distribution.tree.write(members, placed, rule.fresh(as_tensor(placed)))
+        parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
+        self.distribution.tree.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
         return slots
 
     def draw(self, uniforms: View) -> Draw:
@@ -101,13 +100,10 @@ class Sampler:
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Tell the rules what the update saw at the drawn slots; slots overwritten since the draw are skipped."""
         self._check_members("the draw is", draw.slots_view)
-        sound = reports.check(signals, self.needs, draw, self.engine)
-        kept = self.distribution.is_current(draw)
-        if sound is not None:
-            self._fault |= ~sound.all(dim=1)
-            kept = sound if kept is None else sound & kept
-        if kept is not None:
-            signals = reports.masked(signals, kept)
+        reports.check(signals, self.needs, draw)
+        if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
+            return
+        signals, kept = reports.screened(signals, self.distribution.is_current(draw), self.engine, self._fault)
         for members, rule in self._slices:
             if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
                 part = self._part(draw, members)
@@ -139,7 +135,7 @@ class Sampler:
         for members, rule in self._slices:
             masses = rule.advance(update_step)
             if masses is not None:
-                self.distribution.tree.refill(members, masses[:, : len(self)])
+                self.distribution.tree.refill(members, self._live(masses))
 
     def probabilities(self) -> Float[Tensor, "P n"]:
         """p(i) of every live slot now."""
@@ -180,11 +176,11 @@ class Sampler:
     def _make_distribution(self, floors: list[float], overwrites: list[Overwrite]) -> AbstractDistribution:
         device, size = self.engine.device, (len(floors), self.capacity)
         if self.engine.name == "torch":
-            return TorchDistribution(floors, overwrites, BlockTree(*size, device), device)
+            return TorchDistribution(floors, overwrites, BlockTree(*size, device), self.engine)
         if self.engine.name == "triton":
             from aes_rl.samplers.triton_tree import TritonTree
 
-            return TorchDistribution(floors, overwrites, TritonTree(*size, device), device)
+            return TorchDistribution(floors, overwrites, TritonTree(*size, device), self.engine)
         from aes_rl.samplers.numba_distribution import NumbaDistribution  # Numba stays off the GPU path
 
         return NumbaDistribution(floors, overwrites, self.capacity)
@@ -192,6 +188,13 @@ class Sampler:
     def _check_members(self, what: str, view: View) -> None:
         if view.shape[0] != self.members:
             raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
+
+    def _live(self, masses: Float[Tensor, "p N"]) -> Float[Tensor, "p n"]:
+        """The masses of live slots; where the host does not know how many there are, of all, with zeros beyond."""
+        size = self.distribution.size
+        if isinstance(size, int):
+            return masses[:, :size]
+        return torch.where(torch.arange(self.capacity, device=masses.device) < size, masses, 0)
 
     def _part(self, draw: Draw, members: slice) -> Draw:
         return draw if len(self._slices) == 1 else draw.of_members(members)

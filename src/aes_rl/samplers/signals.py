@@ -7,21 +7,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aes_rl.engines import AbstractEngine
+from aes_rl.engines import AbstractEngine, fused
 from aes_rl.types import Draw, Signal, Signals
 
 
-def check(signals: Signals, needs: Signal, draw: Draw, engine: AbstractEngine) -> Bool[Tensor, "P B"] | None:
-    """Raise unless everything needed was reported, in the shape of the draw; where the values may count.
-
-    They may where they are finite and a gradient norm at least zero. An engine that can read at once raises if one is
-    not, and returns None; the other returns a mask.
-    """
+def check(signals: Signals, needs: Signal, draw: Draw) -> None:
+    """Raise unless everything needed was reported, in the shape of the draw."""
     if Signal.TD_ERROR in needs and signals.td_error is None:
         raise ValueError("the sampler learns from TD errors and got none; give Signals(td_error=…)")
     if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
         raise ValueError("the sampler learns from gradient norms and got none; give Signals(gradient_norm={…})")
-    sound: Bool[Tensor, "P B"] | None = None
     for name, values in _named(signals):
         if values.shape != draw.slots_view.shape:
             raise ValueError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
@@ -29,21 +24,47 @@ def check(signals: Signals, needs: Signal, draw: Draw, engine: AbstractEngine) -
             raise ValueError(f"{name} is {values.dtype}; report it as float32 or float64")
         if values.requires_grad:
             raise ValueError(f"{name} is part of a gradient computation; detach it before reporting it")
-        mask = values_may_count(name, values, engine)
-        if mask is not None:
-            sound = mask if sound is None else sound & mask
-    return sound
+
+
+def screened(
+    signals: Signals, current: Bool[Tensor, "P B"] | None, engine: AbstractEngine, fault: Bool[Tensor, "P"]
+) -> tuple[Signals, Bool[Tensor, "P B"] | None]:
+    """The report with zeros where it may not count, and where it may, or None if everywhere.
+
+    It may where a slot is `current`, all values are finite and no gradient norm is negative. An engine that can read at
+    once raises if a value is not; the others note the members concerned in `fault`.
+    """
+    named = dict(_named(signals))
+    if engine.name == "numba":
+        for name, values in named.items():
+            values_may_count(name, values, engine)
+        return signals if current is None else _masked(signals, current), current
+    assert current is not None
+    kept, faulty, masked = _screen(current, fault, list(named.values()), [_lowest(name) for name in named])
+    fault.copy_(faulty)
+    td_error = None if signals.td_error is None else masked.pop(0)
+    return Signals(td_error, dict(zip(signals.gradient_norm, masked, strict=True))), kept
 
 
 def values_may_count(name: str, values: Float[Tensor, "P B"], engine: AbstractEngine) -> Bool[Tensor, "P B"] | None:
     """Where one signal is sound, or None where the engine has made sure that it is everywhere."""
-    lowest = -math.inf if name == "td_error" else 0.0
-    verdict = engine.within(values, lowest)
+    verdict = engine.within(values, _lowest(name))
     if isinstance(verdict, Tensor):
         return verdict
     if not verdict:
-        raise ValueError(_name_the_fault(name, values, lowest))
+        raise ValueError(_name_the_fault(name, values, _lowest(name)))
     return None
+
+
+@fused
+def _screen(
+    current: Bool[Tensor, "P B"], fault: Bool[Tensor, "P"], values: list[Float[Tensor, "P B"]], lowest: list[float]
+) -> tuple[Bool[Tensor, "P B"], Bool[Tensor, "P"], list[Float[Tensor, "P B"]]]:
+    sound = torch.ones_like(current)
+    for value, limit in zip(values, lowest, strict=True):
+        sound = sound & value.isfinite() & (value >= limit)
+    kept = sound & current
+    return kept, fault | ~sound.all(dim=1), [torch.where(kept, value, 0) for value in values]
 
 
 def of_members(signals: Signals, members: slice) -> Signals:
@@ -52,10 +73,14 @@ def of_members(signals: Signals, members: slice) -> Signals:
     return Signals(td_error, {name: norm[members] for name, norm in signals.gradient_norm.items()})
 
 
-def masked(signals: Signals, kept: Bool[Tensor, "p B"]) -> Signals:
+def _masked(signals: Signals, kept: Bool[Tensor, "p B"]) -> Signals:
     """The report with zeros in place of the rows that must not count."""
     td_error = None if signals.td_error is None else torch.where(kept, signals.td_error, 0)
     return Signals(td_error, {name: torch.where(kept, norm, 0) for name, norm in signals.gradient_norm.items()})
+
+
+def _lowest(name: str) -> float:
+    return -math.inf if name == "td_error" else 0.0
 
 
 def _named(signals: Signals) -> Iterator[tuple[str, Float[Tensor, "p B"]]]:

@@ -7,10 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
+from aes_rl.engines import AbstractEngine, fused
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
 from aes_rl.samplers.sum_tree import AbstractSumTree
 from aes_rl.streams import scale_to_integers
-from aes_rl.types import Draw
+from aes_rl.types import Counter, Draw
 
 
 class TorchDistribution(AbstractDistribution):
@@ -21,9 +22,10 @@ class TorchDistribution(AbstractDistribution):
         floors: Sequence[float],
         overwrites: Sequence[Overwrite],
         tree: AbstractSumTree,
-        device: torch.device | str,
+        engine: AbstractEngine,
     ):
-        members = len(floors)
+        members, device = len(floors), engine.device
+        self._has_kernels = engine.name == "triton"
         self.capacity = capacity = tree.masses.shape[1]
         self.tree = tree
         self.floor = torch.tensor(floors, dtype=torch.float64, device=device).unsqueeze(-1)
@@ -43,6 +45,10 @@ class TorchDistribution(AbstractDistribution):
     def place(self, uniforms: Float[Tensor, "P 2K"]) -> Int[Tensor, "P K"]:
         count = uniforms.shape[1] // 2
         self.check_room(count)
+        if count == 1 and self._has_kernels:
+            slot = self._place_one(uniforms)
+            self.clock += 1
+            return slot
         arrivals = self.clock + torch.arange(count, device=self.clock.device)
         slots = (arrivals % self.capacity).expand(len(uniforms), count)
         if not self._all_fifo:
@@ -59,7 +65,7 @@ class TorchDistribution(AbstractDistribution):
 
     @override
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"]:
-        return self.stamps.gather(1, draw.slots) <= draw.clock
+        return _are_current(self.stamps, draw.slots, draw.clock)
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
@@ -70,6 +76,14 @@ class TorchDistribution(AbstractDistribution):
         self.tree.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
         self.stamps.copy_(state["stamps"])
         self.clock.copy_(state["clock"])
+
+    def _place_one(self, uniforms: Float[Tensor, "P 2"]) -> Int[Tensor, "P 1"]:
+        from aes_rl.engines.triton_kernels import placed
+
+        kept = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)
+        if self._any_adaptive:
+            kept, _ = self.tree.draw(uniforms[:, :1], self.floor, self.size.clamp(min=1))
+        return placed(uniforms, kept, self._is_fifo, self._is_adaptive, self.clock, self.stamps)
 
     def _overwritten(
         self, arrivals: Int[Tensor, "K"], in_turn: Int[Tensor, "P K"], uniforms: Float[Tensor, "P 2K"]
@@ -103,3 +117,8 @@ class TorchDistribution(AbstractDistribution):
         for k in range(taken.shape[1]):
             slot = slot + (slot >= taken[:, k : k + 1])
         return slot.clamp(max=self.capacity - 1)
+
+
+@fused
+def _are_current(stamps: Int[Tensor, "P N"], slots: Int[Tensor, "P B"], clock: Counter) -> Bool[Tensor, "P B"]:
+    return stamps.gather(1, slots) <= clock

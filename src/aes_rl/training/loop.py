@@ -38,7 +38,8 @@ class Step(NamedTuple):
 def train(run: Run) -> Iterator[Step]:
     """Take environment steps and updates until the configured end, yielding after each step.
 
-    Environments step while the learner updates. Logging, evaluation, checkpoints and limits belong to the caller: all
+    Environments step while the learner updates: a GPU is told to update before the actions are fetched from it, so that
+    it never waits for this process. Logging, evaluation, checkpoints and limits belong to the caller: all
     that a step needs is in `run`, so the caller may stop, save, and go on with a new loop.
     """
     config = run.config
@@ -48,13 +49,14 @@ def train(run: Run) -> Iterator[Step]:
             warm_up(run)
         else:
             explore_all()
-        run.environments.send(run.action.cpu().numpy())
+        run.begin_sending()
         learned = None
         for number in range(updates_due(run)):
             if number:
                 run.replay.advance(run.update_step)
             learned = learn_all()
             run.update_step += 1
+        run.finish_sending()
         board = run.receive()
         store_all()
         if learned is not None:

@@ -42,9 +42,11 @@ class Run:
         """What every member sees now."""
         self.action = torch.zeros(len(seeds), self.sizes.action, device=self.device)
         """What every member does next, scaled to [−1, 1]."""
-        # A GPU is fed from pinned memory; on the CPU the board is copied to where it is read.
-        is_on_gpu = self.device.type == "cuda"
-        self._staging = torch.zeros(self.seen.memory.shape, pin_memory=True) if is_on_gpu else self.seen.memory
+        # A GPU talks through pinned memory; on the CPU the board is copied to where it is read.
+        self._is_on_gpu = self.device.type == "cuda"
+        self._staging = torch.zeros(self.seen.memory.shape, pin_memory=True) if self._is_on_gpu else self.seen.memory
+        self._outgoing = torch.zeros(self.action.shape, pin_memory=True) if self._is_on_gpu else self.action
+        self._has_arrived = torch.cuda.Event() if self._is_on_gpu else None  # type: ignore[no-untyped-call]
         self.env_step = 0
         """Environment steps every member has taken."""
         self.update_step = 0
@@ -57,11 +59,25 @@ class Run:
         """Where replay, samplers and agent live."""
         return self.streams.device
 
+    def begin_sending(self) -> None:
+        """Give the actions to the environments, or have a GPU bring them over once it has them."""
+        if self._has_arrived is None:
+            self.environments.send(self.action.numpy())
+            return
+        self._outgoing.copy_(self.action, non_blocking=True)
+        self._has_arrived.record()
+
+    def finish_sending(self) -> None:
+        """Give the environments the actions that a GPU has brought over; it has its next work by now."""
+        if self._has_arrived is not None:
+            self._has_arrived.synchronize()
+            self.environments.send(self._outgoing.numpy())
+
     def receive(self) -> Board:
         """Wait for the environments and bring what they show to the learner, in one transfer; their board."""
         board = self.environments.receive()
         self._staging.copy_(torch.from_numpy(board.memory))
-        if self._staging is not self.seen.memory:
+        if self._is_on_gpu:
             self.seen.memory.copy_(self._staging, non_blocking=True)
         return board
 
