@@ -42,10 +42,25 @@ class AbstractAgent(ABC):
         """Forget exploration state of the members whose episode ended."""
 
     @abstractmethod
+    def differentiate(
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
+    ) -> Update:
+        """The gradients of every member on its batch, each sample's loss terms multiplied by its weight.
+
+        The optimiser holds them until `descend`; the parameters stay as they are.
+        """
+
+    @abstractmethod
+    def descend(self) -> None:
+        """One step along the gradients."""
+
     def update(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
     ) -> Update:
-        """One gradient step of every member on its batch, each sample's loss terms multiplied by its weight."""
+        """Differentiate and descend."""
+        update = self.differentiate(batch, weights, noise, needs)
+        self.descend()
+        return update
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

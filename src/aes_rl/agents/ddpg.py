@@ -12,6 +12,7 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
+from aes_rl.engines import Aside
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Signals
@@ -74,6 +75,7 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
+        self._aside = Aside(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
@@ -96,33 +98,36 @@ class DDPGAgent(AbstractAgent):
         self._noise *= (1 - ended).unsqueeze(-1)
 
     @override
-    def update(self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], needs: Signal) -> Update:
+    def differentiate(
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], needs: Signal
+    ) -> Update:
         del noise
         wants_norms = Signal.GRADIENT_NORM in needs
-        with torch.no_grad():
-            next_action = torch.tanh(self.target_actor(batch.next_observation))
-            next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
-
-        critic_tap = self._critic.tap(*weights.shape)
-        values = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1)
-        critic_loss, error = critic_objective(
-            values, next_value, batch.reward, batch.terminated, weights, self.config.discount
-        )
+        with self._aside:
+            with torch.no_grad():
+                next_action = torch.tanh(self.target_actor(batch.next_observation))
+                next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
+            critic_tap = self._critic.tap(*weights.shape)
+            values = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1)
+            critic_loss, error = critic_objective(
+                values, next_value, batch.reward, batch.terminated, weights, self.config.discount
+            )
+            of_critic = differentiate(critic_loss, critic_tap)
 
         actor_tap = self._actor.tap(*weights.shape)
         action = torch.tanh(self.actor(batch.observation, None, actor_tap, wants_norms))
         value = self.critic(batch.observation, action).squeeze(-1)
         actor_loss = weighted(-value, weights)
-
-        tapped = {
-            "critic": differentiate(critic_loss, critic_tap),
-            "actor": differentiate(actor_loss, actor_tap),
-        }
-        self._actor_optimiser.step()
-        self._critic_optimiser.step()
+        of_actor = differentiate(actor_loss, actor_tap)
+        self._aside.join()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
-        return Update(losses, Signals(error, norms_of(weights, tapped)))
+        return Update(losses, Signals(error, norms_of(weights, {"critic": of_critic, "actor": of_actor})))
+
+    @override
+    def descend(self) -> None:
+        self._actor_optimiser.step()
+        self._critic_optimiser.step()
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

@@ -14,7 +14,7 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
-from aes_rl.engines import fused
+from aes_rl.engines import Aside, fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signal, Signals
@@ -81,6 +81,7 @@ class SACAgent(AbstractAgent):
         if config.value_function:
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
+        self._aside = Aside(streams.device)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)
@@ -110,11 +111,22 @@ class SACAgent(AbstractAgent):
         del ended
 
     @override
-    def update(
+    def differentiate(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
     ) -> Update:
         config, wants_norms, shape = self.config, Signal.GRADIENT_NORM in needs, weights.shape
         draws = noise.view(*shape, -1, self._action_size)
+
+        with self._aside:
+            with torch.no_grad():
+                next_value = self._next_value(batch.next_observation, draws)
+            critic_tap = self._critic.tap(2 * shape[0], shape[1])
+            estimates = self.critic(batch.observation, batch.action, critic_tap, wants_norms)
+            reward = batch.reward if config.reward_scale == 1 else config.reward_scale * batch.reward
+            critic_loss, error = critic_objective(
+                estimates, next_value, reward, batch.terminated, weights, config.discount
+            )
+            tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
         actor_tap = self._actor.tap(*shape)
         head = self.actor(batch.observation, None, actor_tap, wants_norms)
@@ -125,33 +137,23 @@ class SACAgent(AbstractAgent):
             config.policy_regularization,
         )  # fmt: skip
         self.log_temperature.grad = slope
-
-        with torch.no_grad():
-            next_value = self._next_value(batch.next_observation, draws)
-        critic_tap = self._critic.tap(2 * shape[0], shape[1])
-        estimates = self.critic(batch.observation, batch.action, critic_tap, wants_norms)
-        reward = batch.reward if config.reward_scale == 1 else config.reward_scale * batch.reward
-        critic_loss, error = critic_objective(estimates, next_value, reward, batch.terminated, weights, config.discount)
-
-        tapped = {
-            "actor": differentiate(actor_loss, actor_tap),
-            "critic": differentiate(critic_loss, critic_tap),
-        }
-        losses = {
-            "actor_loss": actor_loss,
-            "critic_loss": critic_loss,
-            "temperature_loss": (self.log_temperature * slope).squeeze(-1),
-        }
+        tapped["actor"] = differentiate(actor_loss, actor_tap)
+        losses = {"actor_loss": actor_loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
             value = self.value(batch.observation, None, value_tap, wants_norms).squeeze(-1)
             wanted = soft_value(values.detach(), log_probability.detach(), self.log_temperature)
             losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
-        self._optimiser.step()
+        self._aside.join()
 
+        losses["critic_loss"] = critic_loss
         signals = Signals(error, norms_of(weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
+
+    @override
+    def descend(self) -> None:
+        self._optimiser.step()
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

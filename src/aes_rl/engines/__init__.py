@@ -5,13 +5,14 @@ from typing import get_args
 
 import torch
 
+from aes_rl.engines.aside import Aside
 from aes_rl.engines.availability import has_kernels
 from aes_rl.engines.engine import AbstractEngine
 from aes_rl.engines.fusing import fused
 from aes_rl.engines.torch_engine import TorchEngine
 from aes_rl.types import EngineName
 
-__all__ = ["AbstractEngine", "TorchEngine", "choose", "fused", "has_kernels"]
+__all__ = ["AbstractEngine", "Aside", "TorchEngine", "choose", "fused", "has_kernels"]
 
 
 def choose(name: EngineName | None, device: torch.device | str) -> AbstractEngine:

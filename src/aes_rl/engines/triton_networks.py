@@ -8,7 +8,7 @@ Products follow `torch.get_float32_matmul_precision`: at "highest" a number ente
 products lose no more than float32 does, and at "high" or "medium" as one.
 """
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 import triton
@@ -16,8 +16,24 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-_INNER = 32
-"""How much of the summed axis a program reads at a time."""
+
+class Tile(NamedTuple):
+    """What one program computes of a product, and how."""
+
+    rows: int
+    columns: int
+    inner: int
+    """How much of the summed axis it reads at a time."""
+    warps: int
+    stages: int
+    """Reads under way at a time."""
+
+
+# Hopper's own matrix instruction takes four warps and wants float32 operands side by side along the summed axis. Where
+# they are not, two warps and the older instruction are three times as fast.
+_FORWARD = Tile(64, 64, 32, 2, 3)
+_BACKWARD = Tile(64, 64, 32, 4, 3)
+_PARAMETERS = Tile(64, 64, 32, 2, 3)
 
 
 @triton.jit
@@ -78,22 +94,35 @@ def parameter_gradients(
     BATCH: tl.constexpr, HAS_LATE: tl.constexpr, PRECISION: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
-    """One tile a program of [inputs, late]ᵀ · gradient, and its columns' sum of the gradient."""
+    """One tile a program of [inputs, late]ᵀ · gradient; the last tile is the sum of the gradient, for the bias."""
     tile, copy = tl.program_id(0), tl.program_id(2).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    gradient += copy * gradient_member
+    step = tl.arange(0, INNER)
+    if tile == tl.num_programs(0) - 1:
+        sums = tl.zeros((COLUMNS,), tl.float32)
+        for start in range(0, BATCH, INNER):
+            at = start + step
+            sums += tl.sum(
+                tl.load(
+                    gradient + at[:, None] * gradient_row + column[None, :],
+                    (at < BATCH)[:, None] & (column < columns)[None, :],
+                    0.0,
+                ),
+                axis=0,
+            )
+        tl.store(of_bias + copy * columns + column, sums, column < columns)
+        return
     row = tile * ROWS + tl.arange(0, ROWS)
     entered, entered_row, limit = inputs + (copy // share) * inputs_member, inputs_row, width
     first = tl.zeros((), tl.int32)
-    if HAS_LATE:  # a name of its own: the compiler may not see a condition that it cannot decide
+    if HAS_LATE:
         is_late = tile >= tiles
         if is_late:
             entered, entered_row, limit = late + (copy // late_share) * late_member, late_row, late_width
             row -= tiles * ROWS
             first += width
-    gradient += copy * gradient_member
-    step = tl.arange(0, INNER)
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
-    sums = tl.zeros((COLUMNS,), tl.float32)
     for start in range(0, BATCH, INNER):
         at = start + step
         a = tl.load(
@@ -105,11 +134,9 @@ def parameter_gradients(
             0.0,
         )
         total = tl.dot(tl.trans(a), b, total, input_precision=PRECISION)
-        sums += tl.sum(b, axis=0)
     height = width + late_width
     target = of_weight + copy * height * columns + (first + row)[:, None] * columns + column[None, :]
     tl.store(target, total, (row < limit)[:, None] & (column < columns)[None, :])
-    tl.store(of_bias + copy * columns + column, sums, (column < columns) & (tile == 0))
 
 
 @triton.jit
@@ -212,13 +239,12 @@ def layer_gradients(
     """The gradients of a layer's weight and bias, written where they belong."""
     copies, batch, columns = gradient.shape
     width, late_width = inputs.shape[-1], 0 if late is None else late.shape[-1]
-    block = _block(width, 64)
+    block, across, inner, warps, stages = _cut(_PARAMETERS, width, columns)
     tiles = triton.cdiv(width, block)
-    across = _block(columns, 64)
-    parameter_gradients[(tiles + triton.cdiv(late_width, block), triton.cdiv(columns, across), copies)](
+    parameter_gradients[(tiles + triton.cdiv(late_width, block) + 1, triton.cdiv(columns, across), copies)](
         *_rows(inputs), *_rows(late, inputs), *_rows(gradient), of_weight, of_bias, width, late_width, columns,
         *_shares(copies, inputs, late), tiles, BATCH=batch, HAS_LATE=late is not None, PRECISION=_precision(),
-        ROWS=block, COLUMNS=across, INNER=_INNER, num_warps=4, num_stages=3,
+        ROWS=block, COLUMNS=across, INNER=inner, num_warps=warps, num_stages=stages,
     )  # fmt: skip
 
 
@@ -274,13 +300,13 @@ def _product(
     has_relu: bool = False,
 ) -> None:
     copies, rows, columns = out.shape
-    tall, across = _block(rows, 64), _block(columns, 64)
+    tall, across, inner, warps, stages = _cut(_FORWARD if entered is None else _BACKWARD, rows, columns)
     product[(triton.cdiv(rows, tall), triton.cdiv(columns, across), copies)](
         *_rows(left), *_rows(late, left), right, *right.stride(), out if bias is None else bias, *_rows(entered, out),
         *_rows(out), rows, columns, *_shares(copies, left, late),
         DEPTH=left.shape[-1], LATE_DEPTH=0 if late is None else late.shape[-1],
         HAS_BIAS=bias is not None, HAS_RELU=has_relu, HAS_MASK=entered is not None,
-        PRECISION=_precision(), ROWS=tall, COLUMNS=across, INNER=_INNER, num_warps=4, num_stages=3,
+        PRECISION=_precision(), ROWS=tall, COLUMNS=across, INNER=inner, num_warps=warps, num_stages=stages,
     )  # fmt: skip
 
 
@@ -297,8 +323,12 @@ def _shares(copies: int, inputs: Tensor, late: Tensor | None) -> tuple[int, int]
     return copies // len(inputs), 1 if late is None else copies // len(late)
 
 
-def _block(size: int, most: int) -> int:
-    """A tile's side: a power of two that a matrix unit takes."""
+def _cut(tile: Tile, rows: int, columns: int) -> Tile:
+    """A tile no larger than what there is; its sides are powers of two that a matrix unit takes."""
+    return tile._replace(rows=_side(rows, tile.rows), columns=_side(columns, tile.columns))
+
+
+def _side(size: int, most: int) -> int:
     return max(16, min(most, int(triton.next_power_of_2(size))))
 
 

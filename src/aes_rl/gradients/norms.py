@@ -5,6 +5,7 @@ outer product, and its squared norm needs only a and ∂L/∂z.
 """
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 import torch
 from jaxtyping import Float
@@ -14,6 +15,7 @@ from torch.nn.functional import layer_norm
 
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
 
+_HAS_NUMBA = find_spec("numba") is not None  # a machine with a GPU may do without it
 ClosedForm = Callable[[nn.Module, Tensor, Tensor], Tensor]
 """From a layer, its inputs and the gradient at its outputs to one number a sample, [..., B]."""
 
@@ -35,7 +37,7 @@ def linear_norms(
 ) -> Float[Tensor, "*batch"]:
     """What `linear` says, for a layer that trains those parameters."""
     is_on_cpu = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
-    if is_on_cpu and not torch.compiler.is_compiling():
+    if is_on_cpu and _HAS_NUMBA and not torch.compiler.is_compiling():
         return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
     # A norm, then squared: one pass over the memory instead of two and no copy of it.
     share: Tensor = vector_norm(gradient, dim=-1).square()

@@ -88,10 +88,16 @@ def updates_due(run: Run) -> int:
 def learn(run: Run) -> Learned:
     """One update of every member on a batch of its own, reported to its sampler."""
     batch_size = run.config.agent_config.batch_size
-    noise = run.streams.normal(Stream.UPDATE, run.replay.draws, run.agent.noise_size(batch_size))
+    clock = run.replay.draws + 0  # sampling moves the clock itself
+    with run.aside:
+        noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))
     sample = run.replay.sample(batch_size)
-    update = run.agent.update(sample.batch, sample.weights, noise, run.replay.sampler.needs)
-    run.replay.feedback(sample.draw, update.signals)
+    run.aside.join()
+    update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.needs)
+    with run.aside:
+        run.replay.feedback(sample.draw, update.signals)
+    run.agent.descend()
+    run.aside.join()
     return Learned(update, sample)
 
 

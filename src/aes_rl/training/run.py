@@ -3,6 +3,7 @@
 import torch
 
 from aes_rl.agents import make_agent
+from aes_rl.engines import Aside
 from aes_rl.replay import Replay
 from aes_rl.streams import Stream
 from aes_rl.training import memory
@@ -32,6 +33,8 @@ class Run:
         )
         self.streams = self.replay.streams
         self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
+        self.aside = Aside(self.streams.device)
+        """Where sampling and learning may work beside each other."""
         self.workers = config.workers if config.workers is not None else _workers_for(len(seeds))
         """Processes that step the environments; 0 if this one does."""
         episode_seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(0), 1, _MOST_SEEDS)

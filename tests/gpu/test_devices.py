@@ -1,0 +1,101 @@
+"""The same population on the CPU and on a GPU, and a captured graph against eager execution. Needs an NVIDIA GPU."""
+
+import pytest
+import torch
+
+from aes_rl import Adaptive, Prioritized, Replay, Transition, Uniform
+from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.training import Run, Training, capture, train
+
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+
+SAMPLERS = [Uniform(), Uniform(), Prioritized(), Prioritized(), Adaptive(), Adaptive()]
+MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000
+AGENTS = {"sac": SAC(), "sac with value": SAC(value_function=True), "ddpg": DDPG()}
+
+
+def replay_on(device, engine):
+    """A full buffer, the same on every device."""
+    replay = Replay(
+        SAMPLERS,
+        capacity=CAPACITY,
+        observation_size=OBSERVATION,
+        action_size=ACTION,
+        seeds=range(MEMBERS),
+        total_updates=1000,
+        device=device,
+        engine=engine,
+    )
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(CAPACITY + 500):
+        shapes = [(OBSERVATION,), (ACTION,), (), (OBSERVATION,), ()]
+        fields = [torch.randn(MEMBERS, *shape, generator=generator) for shape in shapes]
+        fields[1], fields[4] = fields[1].tanh(), (fields[4] > 2).float()
+        replay.add(Transition(*(field.to(device) for field in fields)))
+    return replay
+
+
+@pytest.fixture(scope="module")
+def replays():
+    return {"cpu": replay_on("cpu", "torch"), "cuda": replay_on("cuda", "triton")}
+
+
+def test_first_draws_are_the_same_integers(replays) -> None:
+    """Overwriting by 1 − p included: the buffers were full, and hold the same rows."""
+    assert torch.equal(replays["cuda"].storage.rows.cpu(), replays["cpu"].storage.rows)
+    for _ in range(20):
+        samples = {device: replay.sample(256) for device, replay in replays.items()}
+        assert torch.equal(samples["cuda"].draw.slots.cpu(), samples["cpu"].draw.slots)
+        torch.testing.assert_close(samples["cuda"].weights.cpu(), samples["cpu"].weights)
+
+
+@pytest.mark.parametrize("name", AGENTS)
+def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
+    config, cpu, cuda = AGENTS[name], replays["cpu"], replays["cuda"]
+    agents = {device: make_agent(config, OBSERVATION, ACTION, replay.streams) for device, replay in replays.items()}
+    generator = torch.Generator().manual_seed(1)
+    for _ in range(50):
+        sample = cpu.sample(config.batch_size)
+        noise = torch.randn(MEMBERS, agents["cpu"].noise_size(config.batch_size), generator=generator)
+        batch = cuda.storage.read(sample.draw.slots.cuda())
+        assert torch.equal(batch.rows.cpu(), sample.batch.rows)
+        on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.sampler.needs)
+        on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.sampler.needs)
+    expected, found = agents["cpu"].state_dict(), agents["cuda"].state_dict()
+    errors = {
+        key: float((found[key].cpu() - value).norm() / value.norm().clamp(min=1e-12))
+        for key, value in expected.items()
+        if "optimiser" not in key and key != "noise"
+    }
+    print(f"{name}: largest relative difference of a parameter after 50 updates: {max(errors.values()):.1e}")
+    assert max(errors.values()) < 1e-3, errors
+    for key, norm in on_cpu.signals.gradient_norm.items():
+        torch.testing.assert_close(on_gpu.signals.gradient_norm[key].cpu(), norm, rtol=1e-2, atol=1e-6)
+
+
+@pytest.mark.parametrize("agent", ["sac", "ddpg"])
+def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
+    """Bit for bit: actions, transitions, masses and parameters of 400 steps, 300 of them with updates."""
+    config = Training(
+        task="InvertedPendulum-v5",
+        agent=agent,
+        samplers=("uniform", "prioritized", "adaptive"),
+        seeds=(0, 1),
+        env_steps=400,
+        capacity=300,
+        device="cuda",
+        workers=0,
+        sac=SAC(warm_up_steps=100),
+        ddpg=DDPG(warm_up_steps=100),
+    )
+    states = []
+    for eager_calls in (capture._EAGER_CALLS, config.env_steps):
+        monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
+        run = Run(config)
+        for _ in train(run):
+            pass
+        run.close()
+        states.append({**run.replay.state_dict(), **run.agent.state_dict()})
+    captured, eager = states
+    for name, value in eager.items():
+        assert torch.equal(captured[name], value), name
