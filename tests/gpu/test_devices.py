@@ -70,19 +70,20 @@ def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
     print(f"{name}: largest relative difference of a parameter after 50 updates: {max(errors.values()):.1e}")
     assert max(errors.values()) < 1e-3, errors
     for key, norm in on_cpu.signals.gradient_norm.items():
-        torch.testing.assert_close(on_gpu.signals.gradient_norm[key].cpu(), norm, rtol=1e-2, atol=1e-6)
+        error = (on_gpu.signals.gradient_norm[key].cpu() - norm).norm() / norm.norm()
+        assert float(error) < 1e-2, key
 
 
 @pytest.mark.parametrize("agent", ["sac", "ddpg"])
 def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
-    """Bit for bit: actions, transitions, masses and parameters of 400 steps, 300 of them with updates."""
+    """Bit for bit: actions, transitions, masses and parameters of 200 steps, 100 of them with updates."""
     config = Training(
         task="InvertedPendulum-v5",
         agent=agent,
         samplers=("uniform", "prioritized", "adaptive"),
         seeds=(0, 1),
-        env_steps=400,
-        capacity=300,
+        env_steps=200,
+        capacity=150,
         device="cuda",
         workers=0,
         sac=SAC(warm_up_steps=100),

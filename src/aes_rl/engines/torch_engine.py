@@ -1,5 +1,7 @@
 """The loops as plain tensor operations: any device, no reading on the host, fit for capture in a CUDA graph."""
 
+import math
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -100,7 +102,7 @@ class TorchEngine(AbstractEngine):
     @override
     def clear(self, sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
         sums.scatter_(1, slots, 0.0)
-        return torch.full_like(slots, nu, dtype=sums.dtype).sqrt()
+        return torch.full_like(slots, math.sqrt(nu), dtype=sums.dtype)
 
 
 @fused

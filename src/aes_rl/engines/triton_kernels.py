@@ -44,7 +44,7 @@ def draw(
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, WIDTH)
     number = tl.load(uniforms + member * count + position)
-    floor, live = tl.load(floors + member), tl.load(size)
+    floor, live = tl.load(floors + member), tl.maximum(tl.load(size), 1)
     smallest = tl.full((), 2.2250738585072014e-308, tl.float64)
     share = (number - floor) / tl.maximum(1 - floor, smallest)
     share = tl.minimum(tl.maximum(share, 0.0), 1.0)

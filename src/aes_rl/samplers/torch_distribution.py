@@ -82,7 +82,7 @@ class TorchDistribution(AbstractDistribution):
 
         kept = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)
         if self._any_adaptive:
-            kept, _ = self.tree.draw(uniforms[:, :1], self.floor, self.size.clamp(min=1))
+            kept, _ = self.tree.draw(uniforms[:, :1], self.floor, self.size)
         return placed(uniforms, kept, self._is_fifo, self._is_adaptive, self.clock, self.stamps)
 
     def _overwritten(

@@ -54,6 +54,8 @@ class Training:
     """Environment steps between two checkpoints; one is also written at the end and when interrupted."""
     device: str = "cpu"
     """Where replay, sampler and agent live."""
+    tf32: bool = False
+    """Whether a GPU may round what enters its matrix products to 10 bits behind the point: faster, and less exact."""
     workers: int | None = None
     """Processes that step environments; 0 steps them in the learner's process; default 0 for up to two members."""
     tensorboard: bool = False

@@ -1,5 +1,7 @@
 """A run: the parts that one configuration puts together, and the two clocks they share."""
 
+import os
+
 import torch
 
 from aes_rl.agents import make_agent
@@ -22,6 +24,8 @@ class Run:
         seeds = [seed for _, seed in config.members]
         self.sizes = sizes_of(config.task)
         memory.require(config, self.sizes)
+        if torch.device(config.device).type == "cuda":
+            torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
         self.replay = Replay(
             config.sampler_configs,
             capacity=config.capacity,
@@ -96,4 +100,5 @@ class Run:
 
 
 def _workers_for(members: int) -> int:
-    return 0 if members <= 2 else min(members, 14)
+    """A process a member, as far as the learner's own leaves cores for them."""
+    return 0 if members <= 2 else min(members, max(2, (os.cpu_count() or 1) - 1))

@@ -13,7 +13,7 @@ import torch
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
-from aes_rl.training.loop import Step, train
+from aes_rl.training.loop import Learned, Step, train
 from aes_rl.training.run import Run
 
 EVALUATION_COLUMNS = (
@@ -118,15 +118,13 @@ class Session:
 
     def _log(self, step: Step) -> None:
         self.run.replay.check()
+        learned = {} if step.learned is None else _numbers(step.learned)
         rows = []
         for number, member in enumerate(self.config.members):
             metrics: dict[str, float] = {}
             if self._returns[number]:
                 metrics["training_return"] = float(np.mean(self._returns[number]))
-            if step.learned is not None:
-                metrics |= {name: loss[number].item() for name, loss in step.learned.update.losses.items()}
-                weights = step.learned.sample.weights[number]
-                metrics |= {"smallest_weight": weights.min().item(), "largest_weight": weights.max().item()}
+            metrics |= {name: values[number] for name, values in learned.items()}
             for name, value in metrics.items():
                 rows.append((self.run.env_step, self.run.update_step, *member, name, value))
                 self._to_board(member, name, value)
@@ -153,6 +151,13 @@ class Session:
         finally:
             for kind, handler in before.items():
                 signal.signal(kind, handler)
+
+
+def _numbers(learned: Learned) -> dict[str, list[float]]:
+    """What an update says of every member, brought over from the device a quantity at a time."""
+    weights = learned.sample.weights
+    extremes = {"smallest_weight": weights.amin(dim=1), "largest_weight": weights.amax(dim=1)}
+    return {name: values.tolist() for name, values in {**learned.update.losses, **extremes}.items()}
 
 
 def _rows(run: Run, score: Score) -> list[tuple[object, ...]]:
