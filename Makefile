@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-replay bench-train learn clean
+.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu learn clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -55,6 +55,10 @@ bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Base
 
 bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
 	$(BIN)/python benchmarks/train.py
+
+bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
+	$(PIP) --editable .
+	$(BIN)/aes-rl bench gpu --output benchmarks/results/gpu.json
 
 learn: .venv/dev ## Train real tasks to a score and print the table; an hour or more
 	$(BIN)/python benchmarks/learn.py

@@ -91,11 +91,9 @@ class TorchEngine(AbstractEngine):
         nu: float,
     ) -> Float[Tensor, "p B"]:
         if self.name == "triton":
-            from aes_rl.engines.triton_kernels import accumulated
+            from aes_rl.engines.triton_kernels import accumulate_
 
-            totals, masses = accumulated(sums, slots, probabilities, squared_norms, nu)
-            sums.scatter_(1, slots, totals)
-            return masses
+            return accumulate_(sums, slots, probabilities, squared_norms, nu)
         sums.scatter_add_(1, slots, squared_norms / probabilities)
         return (sums.gather(1, slots) + nu).sqrt()
 

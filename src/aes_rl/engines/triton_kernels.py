@@ -104,6 +104,43 @@ def sum_blocks(below, below_stride, above, above_stride, slots, count, DIVISOR: 
 
 
 @triton.jit
+def write_one(
+    slots, masses, kept, level_0, level_1, level_2, level_3, blocks_0, blocks_1, blocks_2, blocks_3,
+    HAS_KEPT: tl.constexpr, LEVELS: tl.constexpr, WIDTH: tl.constexpr,
+):  # fmt: skip
+    """Set one slot's mass of one member a program, and the sums above it."""
+    member = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, WIDTH)
+    node, value = tl.load(slots + member), tl.load(masses + member)
+    is_written = tl.load(kept + member) != 0 if HAS_KEPT else True
+    for depth in tl.static_range(LEVELS):
+        if depth == 0:
+            level = level_0 + member * blocks_0 * WIDTH
+        elif depth == 1:
+            level = level_1 + member * blocks_1 * WIDTH
+        elif depth == 2:
+            level = level_2 + member * blocks_2 * WIDTH
+        else:
+            level = level_3 + member * blocks_3 * WIDTH
+        block = node // WIDTH
+        others = tl.load(level + block * WIDTH + column)
+        tl.store(level + node, value, mask=is_written)
+        value = tl.sum(tl.where(column == node % WIDTH, value, others))
+        node = block
+
+
+@triton.jit
+def scatter(sums, stride, slots, totals, count, BLOCK: tl.constexpr):
+    """Put the totals of one member's slots where they belong; of a slot named twice they are the same."""
+    member = tl.program_id(0).to(tl.int64)
+    column = tl.arange(0, BLOCK)
+    inside = column < count
+    slot = tl.load(slots + member * count + column, mask=inside, other=0)
+    total = tl.load(totals + member * count + column, mask=inside)
+    tl.store(sums + member * stride + slot, total, mask=inside)
+
+
+@triton.jit
 def accumulate(sums, stride, slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK: tl.constexpr):
     """One draw's slot a program: its sum with what all draws of that slot add, and the mass of that.
 
@@ -166,22 +203,23 @@ def uniform_numbers(keys: Int[Tensor, "P"], counter: Counter, count: int) -> Flo
     return numbers
 
 
-def accumulated(
+def accumulate_(
     sums: Float[Tensor, "p N"],
     slots: Int[Tensor, "p B"],
     probabilities: Float[Tensor, "p B"],
     squared_norms: Float[Tensor, "p B"],
     nu: float,
-) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p B"]]:
-    """The drawn slots' sums after this feedback, and their masses."""
+) -> Float[Tensor, "p B"]:
+    """`AbstractEngine.accumulate`, as two kernels."""
     slots, probabilities, squared_norms = slots.contiguous(), probabilities.contiguous(), squared_norms.contiguous()
     totals, masses = torch.empty_like(probabilities), torch.empty_like(probabilities)
     count = slots.shape[1]
+    block = triton.next_power_of_2(count)
     accumulate[tuple(slots.shape)](
-        sums, sums.stride(0), slots, probabilities, squared_norms, totals, masses, nu, count,
-        BLOCK=triton.next_power_of_2(count), num_warps=1,
-    )  # fmt: skip
-    return totals, masses
+        sums, sums.stride(0), slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK=block, num_warps=1
+    )
+    scatter[(len(slots),)](sums, sums.stride(0), slots, totals, count, BLOCK=block)
+    return masses
 
 
 def placed(

@@ -103,7 +103,7 @@ class Sampler:
         reports.check(signals, self.needs, draw)
         if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
             return
-        signals, kept = reports.screened(signals, self.distribution.is_current(draw), self.engine, self._fault)
+        signals, kept = reports.screened(signals, draw, self.distribution, self.engine, self._fault)
         for members, rule in self._slices:
             if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
                 part = self._part(draw, members)

@@ -4,11 +4,12 @@ import math
 from collections.abc import Iterator
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl.engines import AbstractEngine, fused
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.samplers.distribution import AbstractDistribution
+from aes_rl.types import Counter, Draw, Signal, Signals
 
 
 def check(signals: Signals, needs: Signal, draw: Draw) -> None:
@@ -27,20 +28,21 @@ def check(signals: Signals, needs: Signal, draw: Draw) -> None:
 
 
 def screened(
-    signals: Signals, current: Bool[Tensor, "P B"] | None, engine: AbstractEngine, fault: Bool[Tensor, "P"]
+    signals: Signals, draw: Draw, distribution: AbstractDistribution, engine: AbstractEngine, fault: Bool[Tensor, "P"]
 ) -> tuple[Signals, Bool[Tensor, "P B"] | None]:
     """The report with zeros where it may not count, and where it may, or None if everywhere.
 
-    It may where a slot is `current`, all values are finite and no gradient norm is negative. An engine that can read at
-    once raises if a value is not; the others note the members concerned in `fault`.
+    It may where a slot holds what was drawn, all values are finite and no gradient norm is negative. An engine that can
+    read at once raises if a value is not; the others note the members concerned in `fault`.
     """
     named = dict(_named(signals))
     if engine.name == "numba":
         for name, values in named.items():
             values_may_count(name, values, engine)
+        current = distribution.is_current(draw)
         return signals if current is None else _masked(signals, current), current
-    assert current is not None
-    kept, faulty, masked = _screen(current, fault, list(named.values()), [_lowest(name) for name in named])
+    lowest = [_lowest(name) for name in named]
+    kept, faulty, masked = _screen(distribution.stamps, draw.slots, draw.clock, fault, list(named.values()), lowest)
     fault.copy_(faulty)
     td_error = None if signals.td_error is None else masked.pop(0)
     return Signals(td_error, dict(zip(signals.gradient_norm, masked, strict=True))), kept
@@ -58,12 +60,17 @@ def values_may_count(name: str, values: Float[Tensor, "P B"], engine: AbstractEn
 
 @fused
 def _screen(
-    current: Bool[Tensor, "P B"], fault: Bool[Tensor, "P"], values: list[Float[Tensor, "P B"]], lowest: list[float]
+    stamps: Int[Tensor, "P N"],
+    slots: Int[Tensor, "P B"],
+    clock: Counter,
+    fault: Bool[Tensor, "P"],
+    values: list[Float[Tensor, "P B"]],
+    lowest: list[float],
 ) -> tuple[Bool[Tensor, "P B"], Bool[Tensor, "P"], list[Float[Tensor, "P B"]]]:
-    sound = torch.ones_like(current)
+    sound = torch.ones_like(slots, dtype=torch.bool)
     for value, limit in zip(values, lowest, strict=True):
         sound = sound & value.isfinite() & (value >= limit)
-    kept = sound & current
+    kept = sound & (stamps.gather(1, slots) <= clock)
     return kept, fault | ~sound.all(dim=1), [torch.where(kept, value, 0) for value in values]
 
 

@@ -7,11 +7,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import AbstractEngine, fused
+from aes_rl.engines import AbstractEngine
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
 from aes_rl.samplers.sum_tree import AbstractSumTree
 from aes_rl.streams import scale_to_integers
-from aes_rl.types import Counter, Draw
+from aes_rl.types import Draw
 
 
 class TorchDistribution(AbstractDistribution):
@@ -65,7 +65,7 @@ class TorchDistribution(AbstractDistribution):
 
     @override
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"]:
-        return _are_current(self.stamps, draw.slots, draw.clock)
+        return self.stamps.gather(1, draw.slots) <= draw.clock
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
@@ -117,8 +117,3 @@ class TorchDistribution(AbstractDistribution):
         for k in range(taken.shape[1]):
             slot = slot + (slot >= taken[:, k : k + 1])
         return slot.clamp(max=self.capacity - 1)
-
-
-@fused
-def _are_current(stamps: Int[Tensor, "P N"], slots: Int[Tensor, "P B"], clock: Counter) -> Bool[Tensor, "P B"]:
-    return stamps.gather(1, slots) <= clock

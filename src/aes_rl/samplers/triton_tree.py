@@ -44,10 +44,18 @@ class TritonTree(AbstractSumTree):
         kept: Bool[Tensor, "p B"] | None = None,
     ) -> None:
         slots, masses = slots.contiguous(), masses.contiguous()
+        kept = None if kept is None else kept.contiguous()
         count = slots.shape[1]
         levels = [level[members] for level in self._levels]
+        if count == 1:
+            padded = [*levels, *[levels[0]] * (_MOST_LEVELS - len(levels))]
+            triton_kernels.write_one[(len(slots),)](
+                slots, masses, slots if kept is None else kept, *padded, *(level.shape[1] for level in padded),
+                HAS_KEPT=kept is not None, LEVELS=len(levels), WIDTH=self._width, num_warps=1,
+            )  # fmt: skip
+            return
         triton_kernels.write_leaves[tuple(slots.shape)](
-            levels[0], levels[0].stride(0), slots, masses, slots if kept is None else kept.contiguous(), count,
+            levels[0], levels[0].stride(0), slots, masses, slots if kept is None else kept, count,
             HAS_KEPT=kept is not None, BLOCK=triton.next_power_of_2(count), num_warps=1,
         )  # fmt: skip
         divisor = 1

@@ -8,19 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aes_rl.agents import Update
-from aes_rl.replay import Sample
 from aes_rl.streams import Stream
 from aes_rl.training.capture import Captured
-from aes_rl.training.run import Run
+from aes_rl.training.run import Learned, Run
 from aes_rl.types import Transition, as_tensor
-
-
-class Learned(NamedTuple):
-    """One update of every member and what it trained on."""
-
-    update: Update
-    sample: Sample
 
 
 class Step(NamedTuple):
@@ -38,31 +29,39 @@ class Step(NamedTuple):
 def train(run: Run) -> Iterator[Step]:
     """Take environment steps and updates until the configured end, yielding after each step.
 
-    Environments step while the learner updates: a GPU is told to update before the actions are fetched from it, so that
-    it never waits for this process. Logging, evaluation, checkpoints and limits belong to the caller: all
-    that a step needs is in `run`, so the caller may stop, save, and go on with a new loop.
+    Environments step while the learner updates. A GPU is told to update before the actions are fetched from it, so that
+    it never waits for this process, and its samplers hear and store beside its optimiser's step. Logging, evaluation,
+    checkpoints and limits belong to the caller: all that a step needs is in `run`, so the caller may stop, save, and go
+    on with a new loop.
     """
     config = run.config
-    explore_all, learn_all, store_all = (Captured(partial(f, run), run.device) for f in (explore, learn, store))
+    stages = (explore, learn, report, descend, store)
+    explore_all, learn_all, report_all, descend_all, store_all = (Captured(partial(f, run), run.device) for f in stages)
     while run.env_step < config.env_steps:
         if run.env_step < config.agent_config.warm_up_steps:
             warm_up(run)
         else:
             explore_all()
         run.begin_sending()
-        learned = None
+        run.learned = None
         for number in range(updates_due(run)):
             if number:
+                run.aside.join()
                 run.replay.advance(run.update_step)
-            learned = learn_all()
+            run.learned = learn_all()
+            with run.aside:
+                report_all()
+            descend_all()
             run.update_step += 1
         run.finish_sending()
-        board = run.receive()
-        store_all()
-        if learned is not None:
+        with run.aside:
+            board = run.receive()
+            store_all()
+        run.aside.join()
+        if run.learned is not None:
             run.replay.advance(run.update_step)
         run.env_step += 1
-        yield Step(run.env_step, torch.tensor(board.ended), torch.tensor(board.episode_return), learned)
+        yield Step(run.env_step, torch.tensor(board.ended), torch.tensor(board.episode_return), run.learned)
 
 
 def warm_up(run: Run) -> None:
@@ -86,19 +85,25 @@ def updates_due(run: Run) -> int:
 
 
 def learn(run: Run) -> Learned:
-    """One update of every member on a batch of its own, reported to its sampler."""
+    """A batch for every member, and the gradients on it."""
     batch_size = run.config.agent_config.batch_size
     clock = run.replay.draws + 0  # sampling moves the clock itself
     with run.aside:
         noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))
     sample = run.replay.sample(batch_size)
     run.aside.join()
-    update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.needs)
-    with run.aside:
-        run.replay.feedback(sample.draw, update.signals)
+    return Learned(run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.needs), sample)
+
+
+def report(run: Run) -> None:
+    """Tell every member's sampler what the gradients say."""
+    assert run.learned is not None
+    run.replay.feedback(run.learned.sample.draw, run.learned.update.signals)
+
+
+def descend(run: Run) -> None:
+    """One step of every member along its gradients."""
     run.agent.descend()
-    run.aside.join()
-    return Learned(update, sample)
 
 
 def store(run: Run) -> None:

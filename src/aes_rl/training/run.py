@@ -1,12 +1,13 @@
 """A run: the parts that one configuration puts together, and the two clocks they share."""
 
 import os
+from typing import NamedTuple
 
 import torch
 
-from aes_rl.agents import make_agent
+from aes_rl.agents import Update, make_agent
 from aes_rl.engines import Aside
-from aes_rl.replay import Replay
+from aes_rl.replay import Replay, Sample
 from aes_rl.streams import Stream
 from aes_rl.training import memory
 from aes_rl.training.board import Board, sizes_of
@@ -14,6 +15,13 @@ from aes_rl.training.config import Training
 from aes_rl.training.environments import Environments
 
 _MOST_SEEDS = 2**31
+
+
+class Learned(NamedTuple):
+    """One update of every member and what it trained on."""
+
+    update: Update
+    sample: Sample
 
 
 class Run:
@@ -54,6 +62,8 @@ class Run:
         self._staging = torch.zeros(self.seen.memory.shape, pin_memory=True) if self._is_on_gpu else self.seen.memory
         self._outgoing = torch.zeros(self.action.shape, pin_memory=True) if self._is_on_gpu else self.action
         self._has_arrived = torch.cuda.Event() if self._is_on_gpu else None  # type: ignore[no-untyped-call]
+        self.learned: Learned | None = None
+        """The last update of this step, if one was made."""
         self.env_step = 0
         """Environment steps every member has taken."""
         self.update_step = 0

@@ -13,8 +13,8 @@ import torch
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
-from aes_rl.training.loop import Learned, Step, train
-from aes_rl.training.run import Run
+from aes_rl.training.loop import Step, train
+from aes_rl.training.run import Learned, Run
 
 EVALUATION_COLUMNS = (
     "env_step",

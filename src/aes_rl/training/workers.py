@@ -23,7 +23,8 @@ Array = np.ndarray[Any, Any]
 
 _LOOK_FOR = 0.002
 """Seconds to look without a pause; a wait that long means that the other side is busy with something else."""
-_PAUSE = 0.0002
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
+"""Seconds to sleep between looks after that: an evaluation's processes idle most of the time, and cost nothing then."""
 _LOOKS_A_CHECK = 200
 """Looks between two checks of the clock and the pipe."""
 
@@ -125,14 +126,18 @@ class SharedBoard:
 def look_until(has_come: Callable[[], Any], pipe: Connection) -> bool:
     """Wait for something in shared memory: True when it has come, False if there is something in the pipe first."""
     deadline = time.perf_counter() + _LOOK_FOR
-    while True:
+    while time.perf_counter() < deadline:
         for _ in range(_LOOKS_A_CHECK):
             if has_come():
                 return True
         if pipe.poll(0):
             return bool(has_come())
-        if time.perf_counter() > deadline:
-            time.sleep(_PAUSE)
+    pause = _FIRST_PAUSE
+    while not has_come():
+        if pipe.poll(pause):
+            return bool(has_come())
+        pause = min(2 * pause, _LONGEST_PAUSE)
+    return True
 
 
 def _shared_file() -> str:
