@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
-    {"types", "checks", "paper"},
+    {"types", "checks", "paper", "lazy"},
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},
@@ -84,3 +84,9 @@ def test_the_torch_engine_runs_without_numba() -> None:
 def test_one_transition_can_be_followed_through_five_files() -> None:
     """env step → store → draw → update → feedback, in under a thousand lines."""
     subprocess.run([sys.executable, str(ROOT / "scripts" / "trace.py")], check=True)
+
+
+def test_processes_that_step_environments_do_without_torch() -> None:
+    """Fifteen of them start with every population, and torch would take most of their time and memory."""
+    code = "import sys, aes_rl.training.workers; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
