@@ -59,8 +59,8 @@ def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
         noise = torch.randn(MEMBERS, agents["cpu"].noise_size(config.batch_size), generator=generator)
         batch = cuda.storage.read(sample.draw.slots.cuda())
         assert torch.equal(batch.rows.cpu(), sample.batch.rows)
-        on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.sampler.needs)
-        on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.sampler.needs)
+        on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.sampler.norm_members)
+        on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.sampler.norm_members)
     expected, found = agents["cpu"].state_dict(), agents["cuda"].state_dict()
     errors = {
         key: float((found[key].cpu() - value).norm() / value.norm().clamp(min=1e-12))

@@ -102,8 +102,8 @@ def test_replays_live_the_same_life(overwrite) -> None:
 
 @pytest.mark.parametrize("sizes", [[5, 40, 33, 2], [17, 70, 1]])
 @pytest.mark.parametrize(("late_size", "late_layer"), [(0, 1), (3, 0), (3, 1)])
-@pytest.mark.parametrize("share", [1, 2])
-def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share) -> None:
+@pytest.mark.parametrize(("share", "norm_members"), [(1, slice(None)), (2, slice(None)), (2, slice(1, 2))])
+def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share, norm_members) -> None:
     """Outputs, gradients of inputs and parameters, norms; inputs are views, as a batch's are."""
     from aes_rl.gradients import perceptron
 
@@ -119,7 +119,7 @@ def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share) -> N
         inputs = rows[..., : sizes[0]].detach().requires_grad_()
         late = rows[..., sizes[0] : sizes[0] + late_size].detach().requires_grad_() if late_size else None
         tap = torch.zeros(members * share, batch, device=DEVICE, requires_grad=True)
-        output = kind.apply(inputs, late, tap, network, True)
+        output = kind.apply(inputs, late, tap, network, norm_members)
         wanted = [part for part in (inputs, late, tap) if part is not None]
         gradients = torch.autograd.grad((output * weights).sum(), wanted)
         results.append([output.detach(), *gradients, *(parameter.grad.clone() for parameter in network.parameters())])

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.engines import fused
-from aes_rl.types import Signal, Signals
+from aes_rl.types import Signals
 
 
 class Update(NamedTuple):
@@ -43,11 +43,12 @@ class AbstractAgent(ABC):
 
     @abstractmethod
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         """The gradients of every member on its batch, each sample's loss terms multiplied by its weight.
 
-        The optimiser holds them until `descend`; the parameters stay as they are.
+        They wait for `descend`; the parameters stay as they are. Norms are reported of `norm_members`, zeros of the
+        others, and none at all if it is None.
         """
 
     @abstractmethod
@@ -55,10 +56,10 @@ class AbstractAgent(ABC):
         """One step along the gradients."""
 
     def update(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         """Differentiate and descend."""
-        update = self.differentiate(batch, weights, noise, needs)
+        update = self.differentiate(batch, weights, noise, norm_members)
         self.descend()
         return update
 

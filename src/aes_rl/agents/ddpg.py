@@ -15,7 +15,7 @@ from aes_rl.agents.networks import initialise
 from aes_rl.engines import Aside
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signal, Signals
+from aes_rl.types import Signals
 
 
 @dataclass(frozen=True)
@@ -99,23 +99,22 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], needs: Signal
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
     ) -> Update:
         del noise
-        wants_norms = Signal.GRADIENT_NORM in needs
         with self._aside:
             with torch.no_grad():
                 next_action = torch.tanh(self.target_actor(batch.next_observation))
                 next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
             critic_tap = self._critic.tap(*weights.shape)
-            values = self.critic(batch.observation, batch.action, critic_tap, wants_norms).squeeze(-1)
+            values = self.critic(batch.observation, batch.action, critic_tap, norm_members).squeeze(-1)
             critic_loss, error = critic_objective(
                 values, next_value, batch.reward, batch.terminated, weights, self.config.discount
             )
             of_critic = differentiate(critic_loss, critic_tap)
 
         actor_tap = self._actor.tap(*weights.shape)
-        action = torch.tanh(self.actor(batch.observation, None, actor_tap, wants_norms))
+        action = torch.tanh(self.actor(batch.observation, None, actor_tap, norm_members))
         value = self.critic(batch.observation, action).squeeze(-1)
         actor_loss = weighted(-value, weights)
         of_actor = differentiate(actor_loss, actor_tap)

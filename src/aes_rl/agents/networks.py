@@ -25,10 +25,10 @@ class TwinCritic(nn.Module):
         observation: Float[Tensor, "P B O"],
         action: Float[Tensor, "P B A"],
         tap: Float[Tensor, "twoP B"] | None = None,
-        wants_norms: bool = False,
+        norm_members: slice | None = None,
     ) -> Float[Tensor, "P 2 B"]:
         """The value of each action by both critics."""
-        value: Tensor = self.body(observation, action, tap, wants_norms)
+        value: Tensor = self.body(observation, action, tap, norm_members)
         return value.view(-1, 2, observation.shape[1])
 
 

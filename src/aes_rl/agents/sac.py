@@ -17,7 +17,7 @@ from aes_rl.agents.networks import TwinCritic, initialise
 from aes_rl.engines import Aside, fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signal, Signals
+from aes_rl.types import Signals
 
 
 @dataclass(frozen=True)
@@ -112,16 +112,16 @@ class SACAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], needs: Signal
+        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
-        config, wants_norms, shape = self.config, Signal.GRADIENT_NORM in needs, weights.shape
+        config, shape = self.config, weights.shape
         draws = noise.view(*shape, -1, self._action_size)
 
         with self._aside:
             with torch.no_grad():
                 next_value = self._next_value(batch.next_observation, draws)
             critic_tap = self._critic.tap(2 * shape[0], shape[1])
-            estimates = self.critic(batch.observation, batch.action, critic_tap, wants_norms)
+            estimates = self.critic(batch.observation, batch.action, critic_tap, norm_members)
             reward = batch.reward if config.reward_scale == 1 else config.reward_scale * batch.reward
             critic_loss, error = critic_objective(
                 estimates, next_value, reward, batch.terminated, weights, config.discount
@@ -129,7 +129,7 @@ class SACAgent(AbstractAgent):
             tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
         actor_tap = self._actor.tap(*shape)
-        head = self.actor(batch.observation, None, actor_tap, wants_norms)
+        head = self.actor(batch.observation, None, actor_tap, norm_members)
         action, log_probability = squash(head, draws[:, :, 0])
         values = self.critic(batch.observation, action)
         actor_loss, slope = actor_objective(
@@ -141,7 +141,7 @@ class SACAgent(AbstractAgent):
         losses = {"actor_loss": actor_loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
-            value = self.value(batch.observation, None, value_tap, wants_norms).squeeze(-1)
+            value = self.value(batch.observation, None, value_tap, norm_members).squeeze(-1)
             wanted = soft_value(values.detach(), log_probability.detach(), self.log_temperature)
             losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)

@@ -32,7 +32,14 @@ def _compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
     compiled = torch.compile(function, dynamic=False, fullgraph=True, backend=_BACKEND)
 
     def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
-        with torch._dynamo.config.patch(recompile_limit=_MOST_SHAPES, accumulated_recompile_limit=_MOST_SHAPES):
+        from torch._dynamo import config as tracing
+        from torch._inductor import config as generation
+
+        # One process compiles: a pool of them would take the cores from the environments for seconds after the start.
+        with (
+            generation.patch(compile_threads=1),
+            tracing.patch(recompile_limit=_MOST_SHAPES, accumulated_recompile_limit=_MOST_SHAPES),
+        ):
             return compiled(*arguments, **options)
 
     return call

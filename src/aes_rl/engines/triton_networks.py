@@ -262,15 +262,15 @@ def squared_norms(
     hidden: list[Float[Tensor, "K B width"]],
     gradients: Float[Tensor, "K B widths"],
     last: Float[Tensor, "K B out"],
-) -> Float[Tensor, "K B"]:
-    """Every sample's squared gradient norm over a whole network, from what entered and left its layers.
+    out: Float[Tensor, "K B"],
+) -> None:
+    """Out ← every sample's squared gradient norm over a whole network, from what entered and left its layers.
 
     `hidden` are the views of one tensor laid out as `gradients` is: the hidden layers side by side.
     """
     copies, batch, _ = last.shape
     widths = [part.shape[-1] for part in hidden] + [0] * (3 - len(hidden))
     late_width = 0 if late is None else late.shape[-1]
-    out = last.new_empty(copies, batch)
     norms[(triton.cdiv(copies * batch, 2),)](
         *_rows(inputs), *_rows(late, inputs), hidden[0], gradients, last, out, copies * batch, batch,
         copies // len(inputs),
@@ -278,7 +278,6 @@ def squared_norms(
         WIDTH_1=widths[0], WIDTH_2=widths[1], WIDTH_3=widths[2], LAST=last.shape[-1], ROWS=2,
         BLOCK=triton.next_power_of_2(max(inputs.shape[-1], late_width, *widths, last.shape[-1])), num_warps=1,
     )  # fmt: skip
-    return out
 
 
 def adam_(

@@ -41,17 +41,17 @@ class Perceptron(nn.Module):
         inputs: Float[Tensor, "P B in"],
         late: Float[Tensor, "P B late"] | None = None,
         tap: Float[Tensor, "K B"] | None = None,
-        wants_norms: bool = False,
+        norm_members: slice | None = None,
     ) -> Float[Tensor, "K B out"]:
         """The last layer's output. K may be a multiple of P: neighbouring members then share their inputs.
 
-        Without a tap, autograd differentiates it with respect to its inputs alone. A `tap` is a leaf:
-        differentiating with respect to it sets every parameter's `grad`, which must exist, and gives, if wanted, the
-        squared norm of each sample's gradient of the differentiated loss.
+        Without a tap, autograd differentiates it with respect to its inputs alone. A `tap` is a leaf: differentiating
+        with respect to it sets every parameter's `grad`, which must exist, and gives the squared norm of each sample's
+        gradient of the differentiated loss, for `norm_members` of the P members, and zeros for the others.
         """
         can_fuse = has_kernels(inputs) and inputs.dtype == torch.float32 and len(self.weights) <= _MOST_FUSED
         kind = _FusedPass if can_fuse else _Pass
-        output: Tensor = kind.apply(inputs, late, tap, self, wants_norms)  # type: ignore[no-untyped-call]
+        output: Tensor = kind.apply(inputs, late, tap, self, norm_members)  # type: ignore[no-untyped-call]
         return output
 
 
@@ -64,7 +64,7 @@ class _Pass(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, wants_norms: bool
+        ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, members: slice | None
     ) -> Tensor:
         entering, output = [], inputs
         ctx.share = len(network.weights[0]) // len(inputs)
@@ -79,7 +79,7 @@ class _Pass(torch.autograd.Function):
             if number < len(network.weights) - 1:
                 output.relu_()
         ctx.save_for_backward(*entering)
-        ctx.network, ctx.wants_norms, ctx.is_trained = network, wants_norms, tap is not None
+        ctx.network, ctx.norm_copies, ctx.is_trained = network, _copies(members, inputs, ctx.share), tap is not None
         ctx.late_size = 0 if late is None else late.shape[-1]
         return output
 
@@ -94,8 +94,8 @@ class _Pass(torch.autograd.Function):
             if ctx.is_trained:
                 torch.bmm(entered.transpose(1, 2), gradient, out=weight.grad)
                 torch.sum(gradient, dim=1, keepdim=True, out=bias.grad)
-            if ctx.wants_norms:
-                of_layer = linear_norms(entered, gradient)
+            if ctx.norm_copies is not None:
+                of_layer = linear_norms(entered[ctx.norm_copies], gradient[ctx.norm_copies])
                 norms = of_layer if norms is None else norms.add_(of_layer)
             if ctx.late_size and number == network.late_layer:
                 if ctx.needs_input_grad[1]:
@@ -106,6 +106,10 @@ class _Pass(torch.autograd.Function):
                 torch.ops.aten.threshold_backward.grad_input(gradient, entered, 0, grad_input=gradient)
             elif ctx.needs_input_grad[0]:
                 of_inputs = _shared(torch.bmm(gradient, weight.transpose(1, 2)), ctx.share)
+        if norms is not None and len(norms) < len(gradient):
+            everybody = norms.new_zeros(gradient.shape[:2])
+            everybody[ctx.norm_copies] = norms
+            norms = everybody
         return of_inputs, of_late, norms, None, None
 
 
@@ -114,7 +118,7 @@ class _FusedPass(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, wants_norms: bool
+        ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, members: slice | None
     ) -> Tensor:
         from aes_rl.engines import triton_networks
 
@@ -128,7 +132,8 @@ class _FusedPass(torch.autograd.Function):
             out = output if number == len(hidden) else hidden[number]
             triton_networks.layer(entering[number], joined, weight, bias, out, has_relu=number < len(hidden))
         ctx.save_for_backward(late, *entering)
-        ctx.network, ctx.wants_norms, ctx.is_trained, ctx.widths = network, wants_norms, tap is not None, widths
+        ctx.network, ctx.is_trained, ctx.widths = network, tap is not None, widths
+        ctx.members, ctx.norm_copies = members, _copies(members, inputs, copies // len(inputs))
         return output
 
     @staticmethod
@@ -158,9 +163,28 @@ class _FusedPass(torch.autograd.Function):
             elif ctx.needs_input_grad[0]:
                 of_inputs = last.new_empty(copies, batch, width)
                 triton_networks.input_gradient(gradient, weight[:, :width], None, of_inputs)
-        if ctx.wants_norms:
-            norms = triton_networks.squared_norms(entering[0], late, network.late_layer, entering[1:], gradients, last)
+        if ctx.norm_copies is not None:
+            inputs, *hidden = entering
+            own = ctx.norm_copies
+            norms = (torch.empty if own == slice(0, copies) else torch.zeros)(copies, batch, device=last.device)
+            triton_networks.squared_norms(
+                inputs[ctx.members],
+                None if late is None else late[ctx.members],
+                network.late_layer,
+                [part[own] for part in hidden],
+                gradients[own],
+                last[own],
+                norms[own],
+            )
         return _shared(of_inputs, share), _shared(of_late, share), norms, None, None
+
+
+def _copies(members: slice | None, inputs: Tensor, share: int) -> slice | None:
+    """The copies of a network that belong to some of the members."""
+    if members is None:
+        return None
+    start, stop, _ = members.indices(len(inputs))
+    return slice(start * share, stop * share)
 
 
 def _shared(gradient: Tensor | None, share: int) -> Tensor | None:

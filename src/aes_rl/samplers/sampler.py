@@ -59,6 +59,9 @@ class Sampler:
         self.needs = Signal.NONE
         for part in self._slices:
             self.needs |= part.rule.needs
+        of_norms = [part.members for part in self._slices if Signal.GRADIENT_NORM in part.rule.needs]
+        self.norm_members = slice(of_norms[0].start, of_norms[-1].stop) if of_norms else None
+        """The smallest slice with all members that learn from gradient norms; None if nobody does."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.engine.device)
         self._is_empty = True
 

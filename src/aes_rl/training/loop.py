@@ -92,7 +92,8 @@ def learn(run: Run) -> Learned:
         noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))
     sample = run.replay.sample(batch_size)
     run.aside.join()
-    return Learned(run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.needs), sample)
+    update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.norm_members)
+    return Learned(update, sample)
 
 
 def report(run: Run) -> None:

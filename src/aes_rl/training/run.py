@@ -110,5 +110,5 @@ class Run:
 
 
 def _workers_for(members: int) -> int:
-    """A process a member, as far as the learner's own leaves cores for them."""
-    return 0 if members <= 2 else min(members, max(2, (os.cpu_count() or 1) - 1))
+    """A process a member as far as there are cores, two of which are left to the learner."""
+    return 0 if members <= 2 else min(members, max(2, (os.cpu_count() or 1) - 2))

@@ -85,9 +85,10 @@ class Population:
             )
         )
         self._steps = loop.train(self.run)
-        self.take(self.run.config.sac.warm_up_steps + 50)
+        self.take(self.run.config.sac.warm_up_steps + 10)
         self.start = time.perf_counter() - started
-        """Seconds until it trains at full speed, kernels compiled and graphs captured."""
+        """Seconds until it trains, kernels compiled and graphs captured."""
+        self.take(1000)  # the machine comes to rest
 
     def take(self, steps: int) -> float:
         """Seconds that some environment steps take."""
