@@ -305,6 +305,7 @@ def test_ornstein_uhlenbeck_noise_by_hand() -> None:
     assert torch.allclose((third - base)[1], torch.full((ACTION,), 0.85 * 0.37))
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute")  # torch's own, while it reads a function
 @pytest.mark.parametrize("name", CONFIGS)
 def test_fused_parts_are_what_they_are_made_of(name, monkeypatch) -> None:
     """What torch.compile makes of the losses, without a GPU: it reads them without a break and gives the same step."""
@@ -313,7 +314,7 @@ def test_fused_parts_are_what_they_are_made_of(name, monkeypatch) -> None:
     batch, weights, noise = data(agent)
     expected = agent.update(batch, weights, noise, EVERYBODY)
     fusing._compiled.cache_clear()
-    monkeypatch.setattr(fusing, "has_kernels", lambda tensor: True)
+    monkeypatch.setattr(fusing, "has_kernels", lambda _: True)
     monkeypatch.setattr(fusing, "_BACKEND", "aot_eager")
     found = twin.update(batch, weights, noise, EVERYBODY)
     fusing._compiled.cache_clear()
