@@ -6,7 +6,7 @@ from aes_rl.lazy import offer
 
 if TYPE_CHECKING:
     from aes_rl.replay import Batch, Replay, Sample
-    from aes_rl.samplers import Adaptive, FullInformation, Naive, Prioritized, Sampler, Uniform, configure
+    from aes_rl.samplers import Adaptive, FullInformation, Naive, Predictive, Prioritized, Sampler, Uniform, configure
     from aes_rl.types import Draw, Signal, Signals, Transition
 
 __version__ = "0.1.0"
@@ -17,6 +17,7 @@ __all__ = [
     "Draw",
     "FullInformation",
     "Naive",
+    "Predictive",
     "Prioritized",
     "Replay",
     "Sample",
@@ -28,11 +29,8 @@ __all__ = [
     "configure",
 ]
 
-__getattr__ = offer(
-    __name__,
-    dict.fromkeys(("Batch", "Replay", "Sample"), "aes_rl.replay")
-    | dict.fromkeys(("Draw", "Signal", "Signals", "Transition"), "aes_rl.types")
-    | dict.fromkeys(
-        ("Adaptive", "FullInformation", "Naive", "Prioritized", "Sampler", "Uniform", "configure"), "aes_rl.samplers"
-    ),
-)
+_RECORDS = ("Draw", "Signal", "Signals", "Transition")
+_REPLAY = ("Batch", "Replay", "Sample")
+_HOMES = dict.fromkeys(__all__, "aes_rl.samplers")
+_HOMES |= dict.fromkeys(_REPLAY, "aes_rl.replay") | dict.fromkeys(_RECORDS, "aes_rl.types")
+__getattr__ = offer(__name__, _HOMES)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aes_rl import Adaptive, FullInformation, Naive, Prioritized, Uniform
+from aes_rl import Adaptive, FullInformation, Naive, Predictive, Prioritized, Uniform
 from aes_rl.samplers import RULES
 from aes_rl.testing import check_sampler
 
@@ -14,6 +14,8 @@ CONFIGS = {
     "adaptive": Adaptive(forget_every=7),
     "adaptive, hard": Adaptive(floor=0.1, nu=10.0, retention=0.0, forget_every=11),
     "adaptive, annealed": Adaptive(retention=0.8, retention_end=0.2, forget_every=5, networks=("actor",)),
+    "predictive": Predictive(refresh_every=7),
+    "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
     "naive": Naive(updates_per_epoch=10),
     "full-information": FullInformation(),
 }

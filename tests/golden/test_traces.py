@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from aes_rl import Adaptive, FullInformation, Naive, Prioritized, Uniform
+from aes_rl import Adaptive, FullInformation, Naive, Predictive, Prioritized, Uniform
 from aes_rl.testing import Case, Life
 
 TRACES = Path(__file__).parent / "traces.json"
@@ -17,6 +17,7 @@ CONFIGS = {
     "prioritized": Prioritized(),
     "adaptive": Adaptive(forget_every=9),
     "adaptive, annealed": Adaptive(floor=0.1, nu=50.0, retention=0.8, retention_end=0.2, forget_every=7),
+    "predictive": Predictive(memory=50, refresh_every=9),
     "naive": Naive(updates_per_epoch=20),
     "full-information": FullInformation(),
 }

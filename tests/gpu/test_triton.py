@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform, engines
+from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform, engines
 from aes_rl.streams import Stream, Streams
 
 pytest.importorskip("triton")
@@ -69,17 +69,18 @@ def test_replays_live_the_same_life(overwrite) -> None:
         Uniform(overwrite),
         Prioritized(overwrite=overwrite),
         *[Adaptive(overwrite=overwrite, forget_every=7)] * 2,
+        Predictive(overwrite=overwrite, refresh_every=5),
     ]
     replays = [
         Replay(
-            configs, capacity=40, observation_size=3, action_size=2, seeds=range(4), total_updates=400, device=DEVICE,
+            configs, capacity=40, observation_size=3, action_size=2, seeds=range(5), total_updates=400, device=DEVICE,
             engine=engine,
         )
         for engine in ("torch", "triton")
     ]  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     for update in range(1, 70):
-        shapes = [(4, 3), (4, 2), (4,), (4, 3), (4,)]
+        shapes = [(5, 3), (5, 2), (5,), (5, 3), (5,)]
         transition = Transition(*(torch.rand(shape, generator=generator).to(DEVICE) for shape in shapes))
         samples = []
         for replay in replays:

@@ -94,3 +94,58 @@ class NaivePrioritized(NaiveSampler):
 
     def advance(self, _update_step):
         pass
+
+
+class NaivePredictive(NaiveSampler):
+    """S15 over plain lists: the last log norm and its update of every slot, weighted moments, one slope an age."""
+
+    def __init__(self, capacity, floor, memory, refresh_every):
+        super().__init__(capacity)
+        self.floor, self.keep, self.refresh_every = floor, 1 - 1 / memory, refresh_every
+        self.logs, self.seen = [0.0] * capacity, [0] * capacity
+        self.moments = np.zeros(3)
+        self.pairs = np.zeros((24, 2))
+        self.updates = 0
+
+    def statistics(self):
+        total = max(self.moments[0], 1e-300)
+        mean = self.moments[1] / total
+        return mean, max(self.moments[2] / total - mean**2, 0.0)
+
+    def mass(self, slot):
+        mean, variance = self.statistics()
+        slope, log = 0.0, 0.0
+        if self.seen[slot]:
+            age = max(1, self.updates - self.seen[slot])
+            old_new, old_old = self.pairs[int(math.log2(age))]
+            prior = 16 * max(variance, 1e-12)
+            slope = min(1.0, max(0.0, (old_new + 0.5 * prior) / (old_old + prior)))
+            log = self.logs[slot]
+        return math.exp(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope**2)))
+
+    def fresh_mass(self, slot):
+        self.seen[slot] = 0
+        return self.mass(slot)
+
+    def report(self, slots, probabilities, signals, clock):
+        self.updates += 1
+        self.moments *= self.keep
+        self.pairs *= self.keep
+        rows = [row for row in zip(slots, probabilities, signals, strict=True) if self.stamps[row[0]] <= clock]
+        n = min(clock, self.capacity)
+        for _, probability, d in rows:
+            self.moments += np.array([1.0, math.log(d), math.log(d) ** 2]) / (n * probability)
+        mean, _ = self.statistics()
+        for slot, probability, d in rows:
+            if self.seen[slot]:
+                old, new = self.logs[slot] - mean, math.log(d) - mean
+                age = int(math.log2(self.updates - self.seen[slot]))
+                self.pairs[age] += np.array([old * new, old * old]) / (n * probability)
+        for slot, _, d in rows:
+            self.logs[slot], self.seen[slot] = float(np.float32(math.log(d))), self.updates
+        for slot, _, _ in rows:
+            self.masses[slot] = self.mass(slot)
+
+    def advance(self, update_step):
+        if update_step % self.refresh_every == 0:
+            self.masses = [self.mass(slot) for slot in range(len(self.masses))]

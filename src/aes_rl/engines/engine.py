@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from aes_rl.engines.forecasts import Knowledge
 from aes_rl.types import Counter, EngineName, Transition, View
 
 
@@ -68,3 +69,19 @@ class AbstractEngine(ABC):
     @abstractmethod
     def clear(self, sums: View, slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
         """w(i) ← 0 of slots just written (S10); their masses √ν."""
+
+    @abstractmethod
+    def observe(
+        self,
+        known: Knowledge,
+        slots: View,
+        probabilities: View,
+        size: Counter,
+        squared_norms: Float[Tensor, "p B"],
+        keep: float,
+    ) -> Float[Tensor, "p B"]:
+        """Learn what one update's norms say about the next ones (S15); the masses √E[d] of the drawn slots.
+
+        What is known of means and slopes fades by `keep` first. Of a slot drawn twice the last norm stays; a norm of
+        zero says nothing.
+        """

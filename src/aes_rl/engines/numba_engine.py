@@ -8,8 +8,9 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import kernels
+from aes_rl.engines import forecast_kernels, kernels
 from aes_rl.engines.engine import AbstractEngine
+from aes_rl.engines.forecasts import Knowledge
 from aes_rl.types import Counter, Transition
 
 Array = np.ndarray[Any, Any]
@@ -85,4 +86,18 @@ class NumbaEngine(AbstractEngine):
     def clear(self, sums: Array, slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
         masses = np.empty(slots.shape)
         kernels.clear(sums, slots.numpy(), nu, masses)
+        return torch.from_numpy(masses)
+
+    @override
+    def observe(
+        self,
+        known: Knowledge,
+        slots: Array,
+        probabilities: Array,
+        size: Counter,
+        squared_norms: Float[Tensor, "p B"],
+        keep: float,
+    ) -> Float[Tensor, "p B"]:
+        masses = np.empty(slots.shape)
+        forecast_kernels.observe(*known, slots, probabilities, size, squared_norms.numpy(), keep, masses)
         return torch.from_numpy(masses)

@@ -7,7 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
+from aes_rl.engines import forecasts
 from aes_rl.engines.engine import AbstractEngine
+from aes_rl.engines.forecasts import Knowledge
 from aes_rl.engines.fusing import fused
 from aes_rl.types import Counter, Transition
 
@@ -101,6 +103,18 @@ class TorchEngine(AbstractEngine):
     def clear(self, sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
         sums.scatter_(1, slots, 0.0)
         return torch.full_like(slots, math.sqrt(nu), dtype=sums.dtype)
+
+    @override
+    def observe(
+        self,
+        known: Knowledge,
+        slots: Int[Tensor, "p B"],
+        probabilities: Float[Tensor, "p B"],
+        size: Counter,
+        squared_norms: Float[Tensor, "p B"],
+        keep: float,
+    ) -> Float[Tensor, "p B"]:
+        return forecasts.observe(known, slots, probabilities, size, squared_norms, keep)
 
 
 @fused

@@ -6,6 +6,7 @@ from typing import Any
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
 from aes_rl.samplers.naive import NaiveRule
+from aes_rl.samplers.predictive import PredictiveRule
 from aes_rl.samplers.prioritized import PrioritizedRule
 from aes_rl.samplers.rule import AbstractRule
 from aes_rl.samplers.uniform import UniformRule
@@ -14,6 +15,7 @@ RULES: dict[str, type[AbstractRule]] = {
     "uniform": UniformRule,
     "prioritized": PrioritizedRule,
     "adaptive": AdaptiveRule,
+    "predictive": PredictiveRule,
     "naive": NaiveRule,
     "full-information": FullInformationRule,
 }

@@ -38,6 +38,8 @@ class AbstractRule(ABC):
     needs: ClassVar[Signal]
     is_unbiased: ClassVar[bool]
     """Whether the weights make the weighted mean over draws unbiased for the uniform mean (S1)."""
+    is_sequential: ClassVar[bool] = True
+    """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""
     floor: float
     """κ: the probability reserved for the uniform part."""
     overwrite: Overwrite

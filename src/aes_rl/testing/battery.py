@@ -92,16 +92,30 @@ def late_feedback_is_dropped(case: Case) -> None:
 
 
 def repeated_slots_count_in_order(case: Case) -> None:
-    """A slot drawn twice in one batch ends as if its two reports had come one after the other."""
+    """A slot drawn twice in one batch ends as if its two reports had come one after the other.
+
+    Where a batch counts as one, it ends the same wherever in the batch the other slots are reported.
+    """
     together, apart = _grown(case), _grown(case)
     slots = torch.zeros(case.members, 3, dtype=torch.int64)
-    draw = _draw_of(slots, together)
     errors = torch.tensor([[5.0, 700.0, 40.0]]).expand(case.members, 3).contiguous()
-    together.sampler.feedback(draw, _report(errors))
-    for position in range(3):
-        one = errors[:, position : position + 1].contiguous()
-        single = _draw_of(slots[:, :1].contiguous(), together, draw)
-        apart.sampler.feedback(single, _report(one))
+    if rule_for(case.config).is_sequential:
+        draw = _draw_of(slots, together)
+        together.sampler.feedback(draw, _report(errors))
+        for position in range(3):
+            one = errors[:, position : position + 1].contiguous()
+            single = _draw_of(slots[:, :1].contiguous(), together, draw)
+            apart.sampler.feedback(single, _report(one))
+    else:
+        slots[:, 1] = case.capacity - 1
+        order = [1, 0, 2] if case.capacity > 1 else [0, 1, 2]
+        draw = _draw_of(slots, together)
+        shuffled = _draw_of(slots[:, order].contiguous(), apart)
+        together.sampler.feedback(draw, _report(errors))
+        apart.sampler.feedback(shuffled, _report(errors[:, order].contiguous()))
+        assert not torch.allclose(together.sampler.probabilities(), _grown(case).sampler.probabilities()) or (
+            case.capacity == 1
+        ), "feedback changed nothing"
     found, expected = together.sampler.probabilities(), apart.sampler.probabilities()
     assert torch.allclose(found, expected, rtol=1e-9, atol=0), f"{found[:, 0]} in one batch, {expected[:, 0]} in turn"
 

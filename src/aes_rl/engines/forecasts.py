@@ -1,0 +1,131 @@
+"""The arithmetic of forecasts (S15) as tensor operations: the twin of the compiled loop, and what a GPU runs."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aes_rl.engines.fusing import fused
+from aes_rl.types import Counter, View
+
+AGES = 24
+"""Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
+PRIOR_DRAWS, PRIOR_SLOPE = 16.0, 0.5
+"""What a slope is taken for before there are pairs: so many pairs of typical size with that slope."""
+
+
+class Knowledge(NamedTuple):
+    """What a slice of members knows, in an engine's form."""
+
+    logs: View
+    """[p, N]: logarithm of the squared norm last seen."""
+    seen: View
+    """[p, N]: the update that saw it, from 1; 0 for never."""
+    moments: View
+    """[p, 3]: weighted sums of 1, log d and (log d)²."""
+    pairs: View
+    """[p, ages, 2]: weighted sums of old · new and old · old, both less the mean."""
+    updates: View
+    """[1]: updates so far."""
+
+
+def observe(
+    known: Knowledge,
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    size: Counter,
+    squared_norms: Float[Tensor, "p B"],
+    keep: float,
+) -> Float[Tensor, "p B"]:
+    """`AbstractEngine.observe` for tensors."""
+    known.updates.add_(1)
+    moments, pairs, logs, seen, masses = _observed(
+        known.logs, known.seen, known.moments, known.pairs, known.updates, slots, probabilities, size, squared_norms,
+        keep,
+    )  # fmt: skip
+    known.moments.copy_(moments)
+    known.pairs.copy_(pairs)
+    known.logs.scatter_(1, slots, logs)
+    known.seen.scatter_(1, slots, seen)
+    return masses
+
+
+@fused
+def _observed(
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    size: Counter,
+    squared_norms: Float[Tensor, "p B"],
+    keep: float,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    norms = squared_norms.double()
+    is_seen = norms > 0
+    fresh = torch.where(is_seen, norms, 1.0).log()
+    weights = torch.where(is_seen, 1 / (size * probabilities), 0.0)
+    sums = torch.stack([weights, weights * fresh, weights * fresh.square()], dim=-1).sum(dim=1)
+    moments = keep * moments + sums
+    mean, variance = _mean_and_variance(moments)
+
+    before, then = logs.gather(1, slots), seen.gather(1, slots)
+    old = before.double() - mean
+    buckets = bucket_of(updates - then)
+    counted = torch.where((then > 0) & is_seen, weights, 0.0)
+    products = torch.stack([counted * old * (fresh - mean), counted * old.square()], dim=-1)
+    has_age = (buckets.unsqueeze(1) == torch.arange(AGES, device=slots.device).view(1, AGES, 1)).double()
+    pairs = keep * pairs + (has_age.unsqueeze(-1) * products.unsqueeze(1)).sum(dim=2)
+
+    last, any_seen = _last_seen(slots, is_seen)
+    logs_now = torch.where(any_seen, fresh.gather(1, last).float(), before)
+    seen_now = torch.where(any_seen, updates.int(), then)
+    _, _, slopes = statistics_of(moments, pairs)
+    slope = slopes.gather(1, torch.where(any_seen, 0, buckets))
+    slope = torch.where(seen_now > 0, slope, 0.0)
+    masses = (0.5 * expected_log(logs_now.double(), slope, mean, variance)).exp()
+    return moments, pairs, logs_now, seen_now, masses
+
+
+def statistics_of(
+    moments: Float[Tensor, "p 3"], pairs: Float[Tensor, "p ages 2"]
+) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"], Float[Tensor, "p ages"]]:
+    """Mean and variance of log d, and the slope of a new one on an old one by age, between 0 and 1."""
+    mean, variance = _mean_and_variance(moments)
+    prior = PRIOR_DRAWS * variance.clamp(min=1e-12)
+    slopes = (pairs[..., 0] + PRIOR_SLOPE * prior) / (pairs[..., 1] + prior)
+    return mean, variance, slopes.clamp(0, 1)
+
+
+def expected_log(
+    log: Float[Tensor, "..."] | float,
+    slope: Float[Tensor, "..."],
+    mean: Float[Tensor, "p 1"],
+    variance: Float[Tensor, "p 1"],
+) -> Float[Tensor, "..."]:
+    """Log E[d] of a slot with that last log d: its forecast, and half of the variance that the forecast leaves open."""
+    return mean + slope * (log - mean) + 0.5 * variance * (1 - slope.square())
+
+
+def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+    """⌊log2 age⌋, from 0, where an age below 1 counts as 1."""
+    return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
+
+
+def _mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
+    total = moments[:, :1].clamp(min=1e-300)
+    mean = moments[:, 1:2] / total
+    return mean, (moments[:, 2:] / total - mean.square()).clamp(min=0)
+
+
+def _last_seen(
+    slots: Int[Tensor, "p B"], is_seen: Bool[Tensor, "p B"]
+) -> tuple[Int[Tensor, "p B"], Bool[Tensor, "p B"]]:
+    """Where in the batch each slot was seen last, and whether it was."""
+    positions = torch.arange(slots.shape[1], device=slots.device)
+    same = (slots.unsqueeze(-1) == slots.unsqueeze(-2)) & is_seen.unsqueeze(-2)
+    last = torch.where(same, positions, -1).amax(dim=-1)
+    return last.clamp(min=0), last >= 0

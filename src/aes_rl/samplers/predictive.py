@@ -1,0 +1,74 @@
+"""Predictive selection (S15): draw in proportion to the norm that a slot's gradient is expected to have now."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.accumulator import Networks, check_networks, squared_norm
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
+from aes_rl.samplers.forecast import Forecast
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class Predictive:
+    """Predictive selection."""
+
+    floor: float = 0.1
+    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    memory: int = 1000
+    """Updates over which the statistics of a member fade."""
+    refresh_every: int = 512
+    """Updates between two forecasts of all slots; those of drawn slots change at once."""
+    networks: Networks = None
+    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    overwrite: Overwrite = "fifo"
+    """Which slot a full buffer gives up."""
+
+    def __post_init__(self) -> None:
+        checks.floor(self.floor)
+        checks.count("memory", self.memory)
+        checks.count("refresh_every", self.refresh_every)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+        check_networks(self.networks)
+
+
+class PredictiveRule(AbstractRule):
+    """m(i) = √E[d(i) | the last d(i) seen, and how long ago]; nothing about it depends on the scale of d."""
+
+    config_type: ClassVar = Predictive
+    needs = Signal.GRADIENT_NORM
+    is_unbiased = True
+    is_sequential = False
+
+    def __init__(self, config: Predictive, setting: Setting):
+        self.config = config
+        self.setting = setting
+        self.floor = config.floor
+        self.overwrite = config.overwrite
+        self.forecast = Forecast(setting, config.memory)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self.forecast.forget(slots)
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
+        return self.forecast.observe(draw, squared_norm(signals, self.config.networks))
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+        return None if update_step % self.config.refresh_every else self.forecast.masses()
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return self.forecast.state_dict()
