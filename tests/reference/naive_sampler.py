@@ -112,14 +112,14 @@ class NaivePredictive(NaiveSampler):
         mean = self.moments[1] / total
         return mean, max(self.moments[2] / total - mean**2, 0.0)
 
-    def mass(self, slot):
+    def mass(self, slot, horizon=1):
         mean, variance = self.statistics()
         slope, log = 0.0, 0.0
         if self.seen[slot]:
-            age = max(1, self.updates - self.seen[slot])
+            age = max(horizon, self.updates - self.seen[slot])
             old_new, old_old = self.pairs[int(math.log2(age))]
             prior = 16 * max(variance, 1e-12)
-            slope = min(1.0, max(0.0, (old_new + 0.5 * prior) / (old_old + prior)))
+            slope = min(1.0, max(0.0, old_new / (old_old + prior)))
             log = self.logs[slot]
         return math.exp(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope**2)))
 
@@ -144,8 +144,9 @@ class NaivePredictive(NaiveSampler):
         for slot, _, d in rows:
             self.logs[slot], self.seen[slot] = float(np.float32(math.log(d))), self.updates
         for slot, _, _ in rows:
-            self.masses[slot] = self.mass(slot)
+            self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
 
     def advance(self, update_step):
-        if update_step % self.refresh_every == 0:
+        is_early = update_step < self.refresh_every and update_step in (1, 2, 4, 8)
+        if is_early or update_step % self.refresh_every == 0:
             self.masses = [self.mass(slot) for slot in range(len(self.masses))]

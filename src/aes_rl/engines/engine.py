@@ -79,9 +79,18 @@ class AbstractEngine(ABC):
         size: Counter,
         squared_norms: Float[Tensor, "p B"],
         keep: float,
+        horizon: int,
     ) -> Float[Tensor, "p B"]:
         """Learn what one update's norms say about the next ones (S15); the masses √E[d] of the drawn slots.
 
-        What is known of means and slopes fades by `keep` first. Of a slot drawn twice the last norm stays; a norm of
-        zero says nothing.
+        What is known of means and slopes fades by `keep` first. The masses are for an age of at least `horizon`. Of a
+        slot drawn twice the last norm stays; a norm of zero says nothing.
         """
+
+    @abstractmethod
+    def forget(self, known: Knowledge, slots: View) -> Float[Tensor, "p K"]:
+        """Know nothing of slots just written; their masses, √E[d] of a slot never seen."""
+
+    @abstractmethod
+    def forecast(self, known: Knowledge) -> Float[Tensor, "p N"]:
+        """The masses √E[d] of all slots, by their ages now."""

@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from aes_rl.engines.forecasts import AGES, PRIOR_DRAWS, PRIOR_SLOPE
+from aes_rl.engines.forecasts import AGES, PRIOR_DRAWS
 
 
 @njit(cache=True)
@@ -18,12 +18,29 @@ def _bucket(age):
 @njit(cache=True)
 def _slope(pairs, bucket, variance):
     prior = PRIOR_DRAWS * max(variance, 1e-12)
-    slope = (pairs[bucket, 0] + PRIOR_SLOPE * prior) / (pairs[bucket, 1] + prior)
+    slope = pairs[bucket, 0] / (pairs[bucket, 1] + prior)
     return min(max(slope, 0.0), 1.0)
 
 
 @njit(cache=True)
-def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, keep, masses):
+def _mean_and_variance(moments):
+    total = max(moments[0], 1e-300)
+    mean = moments[1] / total
+    return mean, max(moments[2] / total - mean * mean, 0.0)
+
+
+@njit(cache=True)
+def forget(seen, moments, slots, masses):
+    """Know nothing of some slots, and the masses that they have then."""
+    for member in range(slots.shape[0]):
+        mean, variance = _mean_and_variance(moments[member])
+        for k in range(slots.shape[1]):
+            seen[member, np.uint64(slots[member, k])] = 0
+            masses[member, k] = np.exp(0.5 * (mean + 0.5 * variance))
+
+
+@njit(cache=True)
+def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, keep, horizon, masses):
     """Moments, then slopes, then the slots themselves, then the masses of the drawn ones."""
     updates[0] += 1
     now = updates[0]
@@ -38,9 +55,7 @@ def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squ
                 moments[member, 0] += weight
                 moments[member, 1] += weight * fresh
                 moments[member, 2] += weight * fresh * fresh
-        total = max(moments[member, 0], 1e-300)
-        mean = moments[member, 1] / total
-        variance = max(moments[member, 2] / total - mean * mean, 0.0)
+        mean, variance = _mean_and_variance(moments[member])
         for position in range(slots.shape[1]):
             slot = np.uint64(slots[member, position])
             norm = float(squared_norms[member, position])
@@ -61,7 +76,26 @@ def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squ
             log, slope = 0.0, 0.0
             if seen[member, slot] > 0:
                 log = float(logs[member, slot])
-                slope = _slope(pairs[member], _bucket(now - seen[member, slot]), variance)
+                slope = _slope(pairs[member], _bucket(max(now - seen[member, slot], horizon)), variance)
             masses[member, position] = np.exp(
                 0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope))
             )
+
+
+@njit(cache=True)
+def forecast(logs, seen, moments, pairs, updates, masses):
+    """The masses of all slots: two numbers for every age, and one exponential a slot."""
+    for member in range(logs.shape[0]):
+        mean, variance = _mean_and_variance(moments[member])
+        unseen = np.exp(0.5 * (mean + 0.5 * variance))
+        starts, rises = np.empty(AGES), np.empty(AGES)
+        for bucket in range(AGES):
+            slope = _slope(pairs[member], bucket, variance)
+            starts[bucket] = 0.5 * (mean * (1 - slope) + 0.5 * variance * (1 - slope * slope))
+            rises[bucket] = 0.5 * slope
+        for slot in range(logs.shape[1]):
+            if seen[member, slot] == 0:
+                masses[member, slot] = unseen
+            else:
+                bucket = _bucket(updates[0] - seen[member, slot])
+                masses[member, slot] = np.exp(starts[bucket] + rises[bucket] * float(logs[member, slot]))

@@ -11,8 +11,8 @@ from aes_rl.types import Counter, View
 
 AGES = 24
 """Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
-PRIOR_DRAWS, PRIOR_SLOPE = 16.0, 0.5
-"""What a slope is taken for before there are pairs: so many pairs of typical size with that slope."""
+PRIOR_DRAWS = 16.0
+"""A slope starts as if so many pairs of typical size had shown none: without evidence, draws are uniform."""
 
 
 class Knowledge(NamedTuple):
@@ -37,12 +37,13 @@ def observe(
     size: Counter,
     squared_norms: Float[Tensor, "p B"],
     keep: float,
+    horizon: int,
 ) -> Float[Tensor, "p B"]:
     """`AbstractEngine.observe` for tensors."""
     known.updates.add_(1)
     moments, pairs, logs, seen, masses = _observed(
         known.logs, known.seen, known.moments, known.pairs, known.updates, slots, probabilities, size, squared_norms,
-        keep,
+        keep, horizon,
     )  # fmt: skip
     known.moments.copy_(moments)
     known.pairs.copy_(pairs)
@@ -63,6 +64,7 @@ def _observed(
     size: Counter,
     squared_norms: Float[Tensor, "p B"],
     keep: float,
+    horizon: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     norms = squared_norms.double()
     is_seen = norms > 0
@@ -84,7 +86,7 @@ def _observed(
     logs_now = torch.where(any_seen, fresh.gather(1, last).float(), before)
     seen_now = torch.where(any_seen, updates.int(), then)
     _, _, slopes = statistics_of(moments, pairs)
-    slope = slopes.gather(1, torch.where(any_seen, 0, buckets))
+    slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=horizon)))
     slope = torch.where(seen_now > 0, slope, 0.0)
     masses = (0.5 * expected_log(logs_now.double(), slope, mean, variance)).exp()
     return moments, pairs, logs_now, seen_now, masses
@@ -96,7 +98,7 @@ def statistics_of(
     """Mean and variance of log d, and the slope of a new one on an old one by age, between 0 and 1."""
     mean, variance = _mean_and_variance(moments)
     prior = PRIOR_DRAWS * variance.clamp(min=1e-12)
-    slopes = (pairs[..., 0] + PRIOR_SLOPE * prior) / (pairs[..., 1] + prior)
+    slopes = pairs[..., 0] / (pairs[..., 1] + prior)
     return mean, variance, slopes.clamp(0, 1)
 
 
@@ -108,6 +110,27 @@ def expected_log(
 ) -> Float[Tensor, "..."]:
     """Log E[d] of a slot with that last log d: its forecast, and half of the variance that the forecast leaves open."""
     return mean + slope * (log - mean) + 0.5 * variance * (1 - slope.square())
+
+
+@fused
+def forecast(
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
+) -> Float[Tensor, "p N"]:
+    """`AbstractEngine.forecast` for tensors."""
+    mean, variance, slopes = statistics_of(moments, pairs)
+    slope = torch.where(seen > 0, slopes.gather(1, bucket_of(updates - seen)), 0.0)
+    return (0.5 * expected_log(logs.double(), slope, mean, variance)).exp()
+
+
+@fused
+def prior_log(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
+    """Log E[d] of a slot never seen."""
+    mean, variance = _mean_and_variance(moments)
+    return mean + 0.5 * variance
 
 
 def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:

@@ -97,7 +97,20 @@ class NumbaEngine(AbstractEngine):
         size: Counter,
         squared_norms: Float[Tensor, "p B"],
         keep: float,
+        horizon: int,
     ) -> Float[Tensor, "p B"]:
         masses = np.empty(slots.shape)
-        forecast_kernels.observe(*known, slots, probabilities, size, squared_norms.numpy(), keep, masses)
+        forecast_kernels.observe(*known, slots, probabilities, size, squared_norms.numpy(), keep, horizon, masses)
+        return torch.from_numpy(masses)
+
+    @override
+    def forget(self, known: Knowledge, slots: Array) -> Float[Tensor, "p K"]:
+        masses = np.empty(slots.shape)
+        forecast_kernels.forget(known.seen, known.moments, slots, masses)
+        return torch.from_numpy(masses)
+
+    @override
+    def forecast(self, known: Knowledge) -> Float[Tensor, "p N"]:
+        masses = np.empty(known.logs.shape)
+        forecast_kernels.forecast(*known, masses)
         return torch.from_numpy(masses)

@@ -113,8 +113,18 @@ class TorchEngine(AbstractEngine):
         size: Counter,
         squared_norms: Float[Tensor, "p B"],
         keep: float,
+        horizon: int,
     ) -> Float[Tensor, "p B"]:
-        return forecasts.observe(known, slots, probabilities, size, squared_norms, keep)
+        return forecasts.observe(known, slots, probabilities, size, squared_norms, keep, horizon)
+
+    @override
+    def forget(self, known: Knowledge, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        known.seen.scatter_(1, slots, 0)
+        return forecasts.prior_log(known.moments).mul_(0.5).exp_().expand(slots.shape).contiguous()
+
+    @override
+    def forecast(self, known: Knowledge) -> Float[Tensor, "p N"]:
+        return forecasts.forecast(*known)
 
 
 @fused

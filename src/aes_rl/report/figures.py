@@ -22,6 +22,7 @@ _STYLES = {
     "uniform": ("#0072B2", "-"),
     "prioritized": ("#D55E00", "--"),
     "adaptive": ("#009E73", "-."),
+    "predictive": ("#CC79A7", (0, (5, 1))),
     "naive": ("#E69F00", ":"),
 }
 _SPARE = ("#56B4E9", (0, (1, 1)))

@@ -23,7 +23,7 @@ class Predictive:
     """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
     memory: int = 1000
     """Updates over which the statistics of a member fade."""
-    refresh_every: int = 512
+    refresh_every: int = 1000
     """Updates between two forecasts of all slots; those of drawn slots change at once."""
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
@@ -51,7 +51,8 @@ class PredictiveRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
-        self.forecast = Forecast(setting, config.memory)
+        # A mass made now serves until the next forecast of all slots.
+        self.forecast = Forecast(setting, config.memory, horizon=max(1, config.refresh_every // 2))
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -67,7 +68,11 @@ class PredictiveRule(AbstractRule):
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        return None if update_step % self.config.refresh_every else self.forecast.masses()
+        """Forecast all slots every so often, and at the start, when little is known, after 1, 2, 4, … updates."""
+        is_early = update_step < self.config.refresh_every and update_step.bit_count() == 1
+        if is_early or update_step % self.config.refresh_every == 0:
+            return self.forecast.masses()
+        return None
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

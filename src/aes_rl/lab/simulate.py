@@ -1,0 +1,70 @@
+"""A selection rule driven against known gradient norms, without training anything."""
+
+import math
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+
+from aes_rl.lab.variance import captured_fraction
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import Signals
+
+Array = np.ndarray[Any, Any]
+
+
+class Problem(Protocol):
+    """Squared gradient norms of some slots over time."""
+
+    slots: int
+
+    def squared_norms(self, update: int, slots: Array | None = None) -> Array:
+        """D(i) of some slots, or of all, at an update."""
+
+
+class Drifting:
+    """Lognormal norms of which a share stays for good and the rest wanders.
+
+    log d(i) = σ·(√share · a(i) + √(1−share) · b(i, t)), where b keeps a correlation of e^(−t/τ) with itself t updates
+    ago: a sum of waves whose frequencies are Cauchy distributed.
+    """
+
+    def __init__(self, slots: int, oracle_ratio: float, share: float, time_constant: float = 1.0, seed: int = 0):
+        """`oracle_ratio` is f(p*)/f(u), which fixes the spread σ."""
+        generator = np.random.default_rng(seed)
+        self.slots = slots
+        self._spread = math.sqrt(-4 * math.log(oracle_ratio))
+        self._share = share
+        self._lasting = generator.normal(size=slots)
+        self._frequency = generator.standard_cauchy((slots, 6)) / time_constant
+        self._phase = generator.uniform(0, 2 * math.pi, (slots, 6))
+
+    def squared_norms(self, update: int, slots: Array | None = None) -> Array:
+        """D(i) of some slots, or of all, at an update."""
+        own = slice(None) if slots is None else slots
+        waves = np.cos(self._frequency[own] * update + self._phase[own])
+        wandering = math.sqrt(2 / waves.shape[-1]) * waves.sum(axis=-1)
+        logs = math.sqrt(self._share) * self._lasting[own] + math.sqrt(1 - self._share) * wandering
+        norms: Array = np.exp(self._spread * logs)
+        return norms
+
+
+def captured_over_time(
+    config: Any, problem: Problem, batch_size: int, updates: int, looks: int = 5, seed: int = 1
+) -> list[float]:
+    """Captured fractions (S5) of a sampler at equal distances, while it draws and hears of the problem's norms."""
+    sampler = Sampler([config], capacity=problem.slots, total_updates=updates)
+    streams = Streams([seed], sampler.engine)
+    for _ in range(problem.slots):
+        sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
+    captured = []
+    for update in range(1, updates + 1):
+        draw = sampler.draw(streams.uniform(Stream.DRAW, streams.counter(update), batch_size))
+        norms = torch.from_numpy(problem.squared_norms(update, draw.slots[0].numpy())).unsqueeze(0)
+        sampler.feedback(draw, Signals(norms.sqrt(), {"all": norms}))
+        sampler.advance(update)
+        if update % (updates // looks) == 0:
+            everything = torch.from_numpy(problem.squared_norms(update)).unsqueeze(0)
+            captured.append(captured_fraction(everything, sampler.probabilities()).item())
+    return captured
