@@ -13,6 +13,7 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl compare studies/two --tasks Hopper-v5 Walker2d-v5 --agents sac --seeds 0 1 2
   aes-rl tune studies/tuned --task Hopper-v5 --agent sac
   aes-rl report studies/two
+  aes-rl lab variance runs/hopper
   aes-rl bench gpu
 
 Each command has --help."""
@@ -22,6 +23,7 @@ _COMMANDS = {
     "train": "aes_rl.training.command",
     "evaluate": "aes_rl.training.command",
     "record": "aes_rl.training.command",
+    "lab": "aes_rl.training.laboratory",
     "bench": "aes_rl.training.speed",
     "compare": "aes_rl.study.command",
     "tune": "aes_rl.study.tune",

@@ -1,5 +1,6 @@
 """Whole runs: killed and resumed, alone and in company, and refused where they make no sense."""
 
+import csv
 import shlex
 import signal
 import subprocess
@@ -154,6 +155,19 @@ def test_a_finished_run_can_be_evaluated(tmp_path, capsys) -> None:
     assert "prioritized" in capsys.readouterr().out
 
 
+def test_variance_is_measured_without_disturbing_the_run(tmp_path, capsys) -> None:
+    config = replace(SMALL, measure_variance_every=100, measured_slots=50)
+    assert finish(config, tmp_path / "measured") == finish(SMALL, tmp_path / "plain")
+    with (tmp_path / "measured" / "metrics.csv").open() as handle:
+        rows = [row for row in csv.DictReader(handle) if row["metric"] == "captured_fraction"]
+    assert [(row["env_step"], row["sampler"]) for row in rows[:6]] == [
+        ("100", sampler) for sampler in ("uniform", "uniform", "prioritized", "prioritized", "adaptive", "adaptive")
+    ]
+    assert all(abs(float(row["value"])) < 1e-9 for row in rows if row["sampler"] == "uniform")
+    main(["lab", "variance", str(tmp_path / "measured"), "--slots", "None", "--metric", "adam"])
+    assert "from all 150 live slots" in " ".join(capsys.readouterr().out.split())
+
+
 def test_files_of_a_run(tmp_path) -> None:
     finish(SMALL, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
@@ -176,6 +190,7 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
         (["train", str(tmp_path / "run"), "--task", "Hopper-v5"], "holds a run with another configuration"),
         (["train", str(tmp_path / "other")], "is not empty and holds no run"),
         (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
+        (["lab", "alchemy"], "aes-rl lab takes an experiment: variance"),
         (["sing"], "unknown command 'sing'; the commands are train, evaluate, record"),
     ]
     for words, message in cases:

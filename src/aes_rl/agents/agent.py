@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.engines import fused
+from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import Signals
 
 
@@ -62,6 +63,14 @@ class AbstractAgent(ABC):
         update = self.differentiate(batch, weights, noise, norm_members)
         self.descend()
         return update
+
+    @abstractmethod
+    def trained(self) -> dict[str, Perceptron]:
+        """The networks that an update trains, by the names of their gradient norms."""
+
+    @abstractmethod
+    def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
+        """Adam's metric on the parameters of each: what the squares of a gradient are multiplied by."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

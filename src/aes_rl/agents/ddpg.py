@@ -129,6 +129,17 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser.step()
 
     @override
+    def trained(self) -> dict[str, Perceptron]:
+        return {"actor": self.actor, "critic": self.critic}
+
+    @override
+    def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
+        return {
+            "actor": self._actor_optimiser.metric(0, self.actor),
+            "critic": self._critic_optimiser.metric(0, self.critic),
+        }
+
+    @override
     def state_dict(self) -> dict[str, Tensor]:
         state = {f"{name}.{key}": value for name, value_of in self._networks() for key, value in value_of.items()}
         return state | {"noise": self._noise}

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim.adam import adam
 
 from aes_rl.engines import has_kernels
+from aes_rl.gradients.perceptron import Perceptron
 
 
 class Learner:
@@ -118,6 +119,13 @@ class Adam:
                 self._targets.get(number),
                 self._target_rate,
             )
+
+    def metric(self, number: int, network: Perceptron) -> list[tuple[Tensor, Tensor]]:
+        """1/(√v̂ + ε)² of a block's parameters, layer by layer: a gradient's length in it is that of its own step."""
+        corrected = self._squares[number] / (1 - 0.999 ** self._steps[number]).clamp(min=1e-12)
+        scale = (corrected.sqrt() + 1e-8).reciprocal().square()
+        weights_and_biases = _views(scale, list(network.parameters()))
+        return list(zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True))
 
     def state_dict(self) -> dict[str, Tensor]:
         """Moments and step counts, by the blocks' order."""

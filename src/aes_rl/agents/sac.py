@@ -156,6 +156,16 @@ class SACAgent(AbstractAgent):
         self._optimiser.step()
 
     @override
+    def trained(self) -> dict[str, Perceptron]:
+        networks = {"actor": self.actor, "critic": self.critic.body}
+        return networks | ({"value": self.value} if self.config.value_function else {})
+
+    @override
+    def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
+        blocks = {"actor": 0, "critic": 1, "value": 3}
+        return {name: self._optimiser.metric(blocks[name], network) for name, network in self.trained().items()}
+
+    @override
     def state_dict(self) -> dict[str, Tensor]:
         parts = {name: network.state_dict() for name, network in self._networks().items()}
         parts["optimiser"] = self._optimiser.state_dict()

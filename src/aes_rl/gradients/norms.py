@@ -47,6 +47,16 @@ def linear_norms(
     return share * (coefficient + 1 if has_bias else coefficient)
 
 
+def scaled_norms(
+    inputs: Float[Tensor, "P B in"],
+    gradient: Float[Tensor, "P B out"],
+    of_weight: Float[Tensor, "P in out"],
+    of_bias: Float[Tensor, "P 1 out"],
+) -> Float[Tensor, "P B"]:
+    """Σ_jk a_j² · (∂L/∂z_k)² · s_jk, and the same for the bias: norms in a metric that scales every parameter."""
+    return (torch.baddbmm(of_bias, inputs.square(), of_weight) * gradient.square()).sum(dim=-1)
+
+
 def _linear_norms_on_cpu(
     inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
 ) -> Float[Tensor, "*batch"]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from aes_rl.engines import has_kernels
-from aes_rl.gradients.norms import linear_norms
+from aes_rl.gradients.norms import linear_norms, scaled_norms
 from aes_rl.layers import PopulationLinear
 
 
@@ -32,6 +32,8 @@ class Perceptron(nn.Module):
         ]
         self.layers = nn.ModuleList(layers)
         self.late_layer = late_layer
+        self.metric: list[tuple[Tensor, Tensor]] | None = None
+        """What the squares of every layer's gradients are multiplied by in the norms, if they are not Euclidean."""
         self.requires_grad_(False)
         self.weights = [layer.weight for layer in layers]
         self.biases = [layer.bias for layer in layers if layer.bias is not None]
@@ -49,8 +51,8 @@ class Perceptron(nn.Module):
         with respect to it sets every parameter's `grad`, which must exist, and gives the squared norm of each sample's
         gradient of the differentiated loss, for `norm_members` of the P members, and zeros for the others.
         """
-        can_fuse = has_kernels(inputs) and inputs.dtype == torch.float32 and len(self.weights) <= _MOST_FUSED
-        kind = _FusedPass if can_fuse else _Pass
+        can_fuse = inputs.dtype == torch.float32 and len(self.weights) <= _MOST_FUSED and self.metric is None
+        kind = _FusedPass if can_fuse and has_kernels(inputs) else _Pass
         output: Tensor = kind.apply(inputs, late, tap, self, norm_members)  # type: ignore[no-untyped-call]
         return output
 
@@ -95,7 +97,11 @@ class _Pass(torch.autograd.Function):
                 torch.bmm(entered.transpose(1, 2), gradient, out=weight.grad)
                 torch.sum(gradient, dim=1, keepdim=True, out=bias.grad)
             if ctx.norm_copies is not None:
-                of_layer = linear_norms(entered[ctx.norm_copies], gradient[ctx.norm_copies])
+                own = entered[ctx.norm_copies], gradient[ctx.norm_copies]
+                if network.metric is None:
+                    of_layer = linear_norms(*own)
+                else:
+                    of_layer = scaled_norms(*own, *(part[ctx.norm_copies] for part in network.metric[number]))
                 norms = of_layer if norms is None else norms.add_(of_layer)
             if ctx.late_size and number == network.late_layer:
                 if ctx.needs_input_grad[1]:

@@ -105,7 +105,7 @@ def run_session(config: Training, directory: Path) -> None:
 def evaluate(words: list[str]) -> None:
     """Print the scores of a run's newest checkpoint."""
     asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
-    run = _loaded(asked.run)
+    run = loaded(asked.run)
     evaluator = Evaluator(run.config.task, len(run.config.members), asked.episodes, run.workers)
     score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes), run.device)
     evaluator.close()
@@ -123,7 +123,7 @@ def record(words: list[str]) -> None:
     import imageio
 
     asked = tyro.cli(Record, prog="aes-rl record", args=words)
-    run = _loaded(asked.run)
+    run = loaded(asked.run)
     if not 0 <= asked.member < len(run.config.members):
         raise ValueError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
     environment = _filmed(run.config.task)
@@ -161,7 +161,8 @@ def _filmed(task: str) -> Any:
     return environment
 
 
-def _loaded(directory: Path) -> Run:
+def loaded(directory: Path) -> Run:
+    """A run at its newest checkpoint."""
     run = Run(replace(files.read_config(directory), workers=0))
     checkpoint.load(run, directory / "checkpoint")
     return run

@@ -50,6 +50,10 @@ class Training:
     """Deterministic test episodes an evaluation, on environments of their own."""
     log_every: int = 1000
     """Environment steps between two rows of metrics.csv."""
+    measure_variance_every: int | None = None
+    """Environment steps between two measurements of how much gradient variance each sampler removes; None for never."""
+    measured_slots: int = 10_000
+    """Slots that a measurement looks at, chosen uniformly."""
     checkpoint_every: int = 50_000
     """Environment steps between two checkpoints; one is also written at the end and when interrupted."""
     device: str = "cpu"
@@ -76,9 +80,12 @@ class Training:
             "evaluate_every",
             "evaluation_episodes",
             "log_every",
+            "measured_slots",
             "checkpoint_every",
         ):
             checks.count(name, getattr(self, name))
+        if self.measure_variance_every is not None:
+            checks.count("measure_variance_every", self.measure_variance_every)
         for name in self.samplers:
             if name not in TRAINABLE:
                 raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}")

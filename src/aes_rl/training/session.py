@@ -4,12 +4,14 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
 
 import numpy as np
 import torch
 
+from aes_rl.lab.measure import measure
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
@@ -69,6 +71,8 @@ class Session:
                 self._remember(step)
                 if step.env_step % config.log_every == 0:
                     self._log(step)
+                if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
+                    self._measure()
                 run.seconds = time.monotonic() - started
                 is_last = step.env_step == config.env_steps
                 if step.env_step % config.evaluate_every == 0 or is_last:
@@ -130,6 +134,19 @@ class Session:
                 self._to_board(member, name, value)
         self._tables["metrics"].add(rows)
         self._returns = [[] for _ in self.config.members]
+
+    def _measure(self) -> None:
+        run, config = self.run, self.config
+        batch_size = config.agent_config.batch_size
+        readings = measure(run.agent, run.replay, batch_size, config.measured_slots, seed=run.env_step)
+        rows = []
+        for member, reading in zip(config.members, readings, strict=True):
+            values = {name: value for name, value in asdict(reading).items() if name != "by_network"}
+            values |= {f"captured_fraction_{name}": value for name, value in reading.by_network.items()}
+            for name, value in values.items():
+                rows.append((run.env_step, run.update_step, *member, name, value))
+                self._to_board(member, name, value)
+        self._tables["metrics"].add(rows)
 
     def _to_board(self, member: tuple[str, int], name: str, value: float) -> None:
         if self._board is not None:

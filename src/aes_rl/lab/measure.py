@@ -1,0 +1,171 @@
+"""How much gradient variance a sampler removes at one moment of training: the yardstick of S5 on a real buffer.
+
+Parameters, buffer and random streams of the run stay as they are; the gradients that an update left are overwritten.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl.agents import AbstractAgent
+from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
+from aes_rl.replay import Replay
+
+Array = np.ndarray[Any, Any]
+Metric = Literal["euclidean", "adam"]
+_CHUNK = 1024
+"""Slots whose gradients are computed at a time."""
+_BOOTSTRAPS = 200
+
+
+@dataclass(frozen=True)
+class Reading:
+    """One member at one moment. Fractions are of the variance that could be removed; nan where there is none."""
+
+    captured_fraction: float
+    captured_low: float
+    captured_high: float
+    """95 % bootstrap interval of the captured fraction; the fraction itself where every slot was looked at."""
+    ceiling: float
+    """The captured fraction of the best distribution with the sampler's floor κ."""
+    oracle_ratio: float
+    """f(p*)/f(u): what the oracle leaves of uniform's cost."""
+    effective_batch_size: float
+    """The uniform batch that is as exact as one of this sampler's."""
+    smallest_weight: float
+    largest_weight: float
+    """Range of 1/(n·p) over the slots."""
+    by_network: dict[str, float]
+    """The captured fraction of every network's own gradient."""
+
+
+@dataclass(frozen=True)
+class Norms:
+    """Expected squared gradient norms d(i) of some slots, and the mean gradient's."""
+
+    by_network: dict[str, Float[Tensor, "P m"]]
+    of_mean: Float[Tensor, "P"]
+    """‖ḡ‖² over these slots, all networks together."""
+
+    @property
+    def total(self) -> Float[Tensor, "P m"]:
+        """All networks together."""
+        return torch.stack(list(self.by_network.values())).sum(dim=0)
+
+
+def measure(
+    agent: AbstractAgent,
+    replay: Replay,
+    batch_size: int,
+    slots: int | None = None,
+    noise_draws: int = 4,
+    metric: Metric = "euclidean",
+    seed: int = 0,
+) -> list[Reading]:
+    """A reading of every member, from all live slots or from a uniform subsample of `slots` of them."""
+    live = len(replay)
+    if live == 0:
+        raise ValueError("the replay is empty; there is no gradient to measure")
+    generator = np.random.default_rng(seed)
+    is_exact = slots is None or slots >= live
+    chosen = np.arange(live) if is_exact else np.sort(generator.choice(live, slots, replace=False))
+    norms = expected_norms(agent, replay, chosen, noise_draws, metric, seed)
+    probabilities = replay.sampler.probabilities().cpu()[:, chosen]
+    floors = replay.sampler.distribution.floor.flatten().tolist()
+    return [
+        _reading(norms, probabilities, member, floors[member], live, batch_size, None if is_exact else generator)
+        for member in range(len(floors))
+    ]
+
+
+def expected_norms(
+    agent: AbstractAgent, replay: Replay, slots: Array, noise_draws: int, metric: Metric = "euclidean", seed: int = 0
+) -> Norms:
+    """E d(i) over the update's noise, by the mean of some draws of it, of the same slots of every member."""
+    device, members = replay.storage.rows.device, len(replay.streams.seeds)
+    dtype = replay.storage.rows.dtype
+    generator = torch.Generator().manual_seed(seed)
+    networks, scales = agent.trained(), agent.metric()
+    draws = noise_draws if agent.noise_size(1) else 1
+    found: dict[str, list[Tensor]] = {}
+    mean = {
+        name: [torch.zeros_like(p, dtype=torch.float64) for p in net.parameters()] for name, net in networks.items()
+    }
+    try:
+        for name, network in networks.items():
+            network.metric = scales[name] if metric == "adam" else None
+        for start in range(0, len(slots), _CHUNK):
+            part = torch.from_numpy(slots[start : start + _CHUNK]).to(device).expand(members, -1).contiguous()
+            batch = replay.storage.read(part if replay.sampler.engine.name != "numba" else part.numpy())
+            weights = torch.ones(part.shape, dtype=dtype, device=device)
+            sums: dict[str, Tensor] = {}
+            for _ in range(draws):
+                noise = torch.randn(members, agent.noise_size(part.shape[1]), generator=generator, dtype=dtype)
+                update = agent.differentiate(batch, weights, noise.to(device), slice(None))
+                for name, norm in update.signals.gradient_norm.items():
+                    sums[name] = sums.get(name, 0) + norm.double() / draws
+                for name, network in networks.items():
+                    for total, parameter in zip(mean[name], network.parameters(), strict=True):
+                        assert parameter.grad is not None
+                        total += parameter.grad.double() * (part.shape[1] / len(slots) / draws)
+            for name, norm in sums.items():
+                found.setdefault(name, []).append(norm.cpu())
+    finally:
+        for network in networks.values():
+            network.metric = None
+    of_mean = torch.zeros(members, dtype=torch.float64)
+    for name, totals in mean.items():
+        for total, scale in zip(totals, _flat(scales[name]), strict=True):
+            squares = total.square() * (scale if metric == "adam" else 1.0)
+            of_mean += squares.reshape(members, -1).sum(dim=1).cpu()
+    return Norms({name: torch.cat(parts, dim=1) for name, parts in found.items()}, of_mean)
+
+
+def _reading(
+    norms: Norms,
+    probabilities: Float[Tensor, "P m"],
+    member: int,
+    floor: float,
+    live: int,
+    batch_size: int,
+    generator: np.random.Generator | None,
+) -> Reading:
+    total, own = norms.total[member], probabilities[member]
+    # A uniform subsample of m slots estimates every sum over slots by live/m times its own.
+    factor = live / len(total)
+    per_slot = cost(total, own) * factor / live**2
+    uniform_per_slot, mean = uniform_cost(total) / len(total) ** 2, norms.of_mean[member]
+    best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
+    captured = _captured(total, own, factor)
+    low = high = captured
+    if generator is not None:
+        resampled = []
+        for _ in range(_BOOTSTRAPS):
+            again = torch.from_numpy(generator.integers(0, len(total), len(total)))
+            resampled.append(_captured(total[again], own[again], factor))
+        low, high = np.nanquantile(resampled, (0.025, 0.975)).tolist()
+    weights = 1 / (live * own)
+    return Reading(
+        captured_fraction=captured,
+        captured_low=low,
+        captured_high=high,
+        ceiling=captured_fraction(total, best).item(),
+        oracle_ratio=(oracle_cost(total) / uniform_cost(total)).item(),
+        effective_batch_size=(batch_size * (uniform_per_slot - mean) / (per_slot - mean)).item(),
+        smallest_weight=weights.min().item(),
+        largest_weight=weights.max().item(),
+        by_network={name: _captured(norm[member], own, factor) for name, norm in norms.by_network.items()},
+    )
+
+
+def _captured(norms: Float[Tensor, "m"], probabilities: Float[Tensor, "m"], factor: float) -> float:
+    """Captured fraction with the subsample's probabilities scaled to what they would be over these slots alone."""
+    return captured_fraction(norms, probabilities * factor).item()
+
+
+def _flat(pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:
+    return [part for pair in pairs for part in pair]

@@ -1,0 +1,78 @@
+"""The command `aes-rl lab`: what samplers do to the variance of the gradient."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import get_args
+
+import tyro
+from rich.console import Console
+from rich.table import Table
+
+from aes_rl.lab.measure import Metric, measure
+from aes_rl.training.command import loaded
+
+
+@dataclass(frozen=True)
+class Variance:
+    """Measure how much gradient variance each sampler removes in a run's newest checkpoint."""
+
+    run: tyro.conf.Positional[Path]
+    """Directory of the run."""
+    slots: int | None = 20_000
+    """Slots to look at, chosen uniformly; None looks at all of them."""
+    noise_draws: int = 4
+    """Draws of the update's noise that the expected norm of a slot is averaged over; SAC has such noise."""
+    metric: Metric = "euclidean"
+    """How gradients are measured: plainly, or scaled as Adam scales its steps."""
+
+
+_EXPERIMENTS = {"variance": Variance}
+
+
+def lab(words: list[str]) -> None:
+    """Run one of the laboratory's experiments."""
+    if not words or words[0] not in _EXPERIMENTS:
+        raise ValueError(f"aes-rl lab takes an experiment: {', '.join(_EXPERIMENTS)}; each has --help")
+    variance(tyro.cli(Variance, prog="aes-rl lab variance", args=words[1:]))
+
+
+def variance(asked: Variance) -> None:
+    """Print a reading of every member."""
+    if asked.metric not in get_args(Metric):
+        raise ValueError(f"metric is {asked.metric!r}; it must be one of {', '.join(get_args(Metric))}")
+    run = loaded(asked.run)
+    batch_size = run.config.agent_config.batch_size
+    readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)
+    live = len(run.replay)
+    run.close()
+    networks = list(readings[0].by_network)
+    table = Table(
+        "sampler",
+        "seed",
+        "captured",
+        "95 % interval",
+        *networks,
+        "ceiling",
+        "oracle ratio",
+        "worth a batch of",
+        "weights",
+    )
+    for (sampler, seed), reading in zip(run.config.members, readings, strict=True):
+        table.add_row(
+            sampler,
+            str(seed),
+            f"{reading.captured_fraction:.2f}",
+            f"{reading.captured_low:.2f} to {reading.captured_high:.2f}",
+            *(f"{reading.by_network[name]:.2f}" for name in networks),
+            f"{reading.ceiling:.2f}",
+            f"{reading.oracle_ratio:.2f}",
+            f"{reading.effective_batch_size:,.0f}",
+            f"{reading.smallest_weight:.2g} to {reading.largest_weight:.2g}",
+        )
+    console = Console()
+    console.print(table)
+    looked = "all" if asked.slots is None or asked.slots >= live else f"{asked.slots:,} of"
+    console.print(
+        f"captured: 0 is uniform, 1 the best distribution; from {looked} {live:,} live slots, step {run.env_step:,}, "
+        f"batch {batch_size}, {asked.metric} metric"
+    )

@@ -1,0 +1,132 @@
+"""The yardstick against what it claims to measure: the variance of real mini-batch gradients."""
+
+import numpy as np
+import pytest
+import torch
+
+from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
+from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.lab.measure import expected_norms, measure
+from aes_rl.lab.variance import captured_fraction
+
+OBSERVATION, ACTION, SLOTS, BATCH = 3, 2, 40, 4
+AGENTS = {"sac": SAC(hidden=(8, 8), batch_size=BATCH), "ddpg": DDPG(hidden=(8, 8), batch_size=BATCH)}
+SAMPLERS = {"uniform": Uniform(), "prioritized": Prioritized(), "adaptive": Adaptive(nu=1.0)}
+
+
+def setting(agent, sampler, slots=SLOTS, updates=60):
+    """A replay and an agent that have learned a little, so that the masses differ."""
+    replay = Replay(
+        [SAMPLERS[sampler]],
+        capacity=slots,
+        observation_size=OBSERVATION,
+        action_size=ACTION,
+        seeds=[0],
+        total_updates=1000,
+        dtype=torch.float64,
+    )
+    generator = torch.Generator().manual_seed(0)
+    for _ in range(slots):
+        shapes = [(1, OBSERVATION), (1, ACTION), (1,), (1, OBSERVATION), (1,)]
+        fields = [torch.randn(shape, generator=generator, dtype=torch.float64) for shape in shapes]
+        fields[2] = 5 * fields[2].exp()
+        fields[4] = (fields[4] > 1).double()
+        replay.add(Transition(*fields))
+    learner = make_agent(AGENTS[agent], OBSERVATION, ACTION, replay.streams)
+    for update in range(1, updates):
+        sample = replay.sample(BATCH)
+        noise = torch.randn(1, learner.noise_size(BATCH), generator=generator)
+        report = learner.update(sample.batch, sample.weights, noise, slice(None))
+        replay.feedback(sample.draw, Signals(report.signals.td_error, report.signals.gradient_norm))
+        replay.advance(update)
+    return learner, replay
+
+
+@pytest.fixture(autouse=True)
+def double_precision():
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("agent", AGENTS)
+def test_the_formula_is_the_variance_of_drawn_gradients(agent, sampler) -> None:
+    """(f(p)/n² − ‖ḡ‖²)/|Ψ| against 3,000 mini-batches weighted by 1/(n·p), within a 99.9 % bootstrap interval."""
+    learner, replay = setting(agent, sampler)
+    probabilities = replay.sampler.probabilities()
+    norms = expected_norms(learner, replay, np.arange(SLOTS), noise_draws=400, seed=5)
+    expected = ((norms.total / probabilities).sum() / SLOTS**2 - norms.of_mean.sum()).item() / BATCH
+
+    generator = torch.Generator().manual_seed(1)
+    gradients = []
+    for _ in range(3000):
+        slots = torch.multinomial(probabilities, BATCH, replacement=True, generator=generator)
+        batch = replay.storage.read(slots.numpy())
+        weights = 1 / (SLOTS * probabilities.gather(1, slots))
+        noise = torch.randn(1, learner.noise_size(BATCH), generator=generator)
+        learner.differentiate(batch, weights, noise, None)
+        parts = [parameter.grad for network in learner.trained().values() for parameter in network.parameters()]
+        gradients.append(torch.cat([part.flatten() for part in parts]))
+    drawn = torch.stack(gradients)
+    distances = (drawn - drawn.mean(dim=0)).square().sum(dim=1).numpy() * len(drawn) / (len(drawn) - 1)
+    resampled = np.random.default_rng(0).choice(distances, (2000, len(distances))).mean(axis=1)
+    low, high = np.quantile(resampled, (0.0005, 0.9995))
+    assert low < expected < high, (expected, distances.mean())
+    assert norms.of_mean.item() == pytest.approx(drawn.mean(dim=0).square().sum().item(), rel=0.25)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_norms_in_adams_metric(agent) -> None:
+    """Each sample's own gradient, squared, times the metric, summed over all parameters."""
+    learner, replay = setting(agent, "adaptive", slots=6)
+    found = expected_norms(learner, replay, np.arange(6), noise_draws=1, metric="adam", seed=3).total
+    noise = torch.randn(1, learner.noise_size(6), generator=torch.Generator().manual_seed(3))
+    draws = noise.view(1, 6, -1)
+    for slot in range(6):
+        batch = replay.storage.read(np.array([[slot]]))
+        learner.differentiate(batch, torch.ones(1, 1), draws[:, slot].contiguous(), None)
+        total = 0.0
+        for name, network in learner.trained().items():
+            scales = [scale for pair in learner.metric()[name] for scale in pair]
+            for parameter, scale in zip(network.parameters(), scales, strict=True):
+                total += (parameter.grad.square() * scale).sum().item()
+        assert found[0, slot].item() == pytest.approx(total, rel=1e-8)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_a_reading_of_all_slots(sampler) -> None:
+    learner, replay = setting("ddpg", sampler)
+    (reading,) = measure(learner, replay, BATCH)
+    norms = expected_norms(learner, replay, np.arange(SLOTS), 1).total
+    expected = captured_fraction(norms, replay.sampler.probabilities()).item()
+    assert reading.captured_fraction == pytest.approx(expected, abs=1e-12)
+    assert reading.captured_low == reading.captured_high == reading.captured_fraction
+    assert set(reading.by_network) == {"actor", "critic"}
+    weights = 1 / (SLOTS * replay.sampler.probabilities())
+    assert reading.largest_weight == pytest.approx(weights.max().item())
+    if sampler == "uniform":
+        assert reading.captured_fraction == pytest.approx(0, abs=1e-9)
+        assert reading.effective_batch_size == pytest.approx(BATCH)
+        assert reading.ceiling == pytest.approx(0, abs=1e-9)
+
+
+def test_subsamples_cover_the_exact_value() -> None:
+    """Intervals of 95 %: at least 85 of 100 subsamples must hold the exact value, and on average they are right."""
+    learner, replay = setting("ddpg", "adaptive", slots=400, updates=300)
+    (exactly,) = measure(learner, replay, BATCH)
+    readings = [measure(learner, replay, BATCH, slots=150, seed=seed)[0] for seed in range(100)]
+    covered = [r.captured_low <= exactly.captured_fraction <= r.captured_high for r in readings]
+    assert sum(covered) >= 85
+    assert np.median([r.captured_fraction for r in readings]) == pytest.approx(exactly.captured_fraction, abs=0.1)
+
+
+def test_measuring_disturbs_nothing() -> None:
+    learner, replay = setting("sac", "adaptive")
+    before = {**learner.state_dict(), **replay.state_dict()}
+    before = {name: value.clone() for name, value in before.items()}
+    measure(learner, replay, BATCH, slots=20)
+    measure(learner, replay, BATCH, metric="adam")
+    after = {**learner.state_dict(), **replay.state_dict()}
+    assert all(torch.equal(value, after[name]) for name, value in before.items())
+    assert all(network.metric is None for network in learner.trained().values())
