@@ -28,6 +28,7 @@ BAD_CONFIGURATIONS = [
     (lambda: Adaptive(floor=1.5), r"floor is 1.5"),
     (lambda: Adaptive(floor=math.nan), r"floor is nan"),
     (lambda: Adaptive(nu=0.0), r"nu is 0.0; it must be a finite number above 0"),
+    (lambda: Adaptive(nu="large"), r"nu is 'large'; it must be a number or \"auto\""),
     (lambda: Adaptive(retention=1.1), r"retention is 1.1; it must lie in \[0, 1\]"),
     (lambda: Adaptive(retention_end=-0.1), r"retention_end is -0.1"),
     (lambda: Adaptive(forget_every=0), r"forget_every is 0; it must be a whole number of at least 1"),

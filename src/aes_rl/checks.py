@@ -6,6 +6,12 @@ from collections.abc import Mapping, Sequence
 from torch import Tensor
 
 
+def number(name: str, value: object, otherwise: str) -> None:
+    """Raise unless `value` is a number; `otherwise` says what else it may be."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{name} is {value!r}; it must be a number {otherwise}")
+
+
 def positive(name: str, value: float) -> None:
     """Raise unless `value` is a finite number above zero."""
     if not (math.isfinite(value) and value > 0):

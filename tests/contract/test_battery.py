@@ -14,6 +14,7 @@ CONFIGS = {
     "adaptive": Adaptive(forget_every=7),
     "adaptive, hard": Adaptive(floor=0.1, nu=10.0, retention=0.0, forget_every=11),
     "adaptive, annealed": Adaptive(retention=0.8, retention_end=0.2, forget_every=5, networks=("actor",)),
+    "adaptive, own nu": Adaptive(nu="auto", forget_every=6),
     "predictive": Predictive(refresh_every=7),
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
     "naive": Naive(updates_per_epoch=10),

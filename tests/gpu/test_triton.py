@@ -68,7 +68,8 @@ def test_replays_live_the_same_life(overwrite) -> None:
     configs = [
         Uniform(overwrite),
         Prioritized(overwrite=overwrite),
-        *[Adaptive(overwrite=overwrite, forget_every=7)] * 2,
+        Adaptive(overwrite=overwrite, forget_every=7),
+        Adaptive(overwrite=overwrite, forget_every=7, nu="auto"),
         Predictive(overwrite=overwrite, refresh_every=5),
     ]
     replays = [

@@ -175,3 +175,31 @@ def test_partial_information_finds_it_too_when_every_slot_is_visited_often() -> 
     best = norms.sqrt() / norms.sqrt().sum() * 0.95 + 0.05 / 50
     ceiling = captured_fraction(norms, best).item()
     assert captured_fraction(norms, sampler.probabilities()).item() > ceiling - 0.02
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_own_nu_follows_the_mean_of_the_sums(engine) -> None:
+    """Five of ten slots are live. w = 25·2 at slot 1 (d = 2·5, p = 1/5) makes ν = 50/5; forgetting halves both."""
+    sampler = filled(Adaptive(nu="auto", retention=0.5, forget_every=4), 5, engine, capacity=10)
+    report(sampler, [1], [10.0])
+    sampler.advance(1)
+    masses = sampler.distribution.tree.masses[0]
+    assert masses[:5].tolist() == pytest.approx([math.sqrt(10)] + [math.sqrt(60)] + [math.sqrt(10)] * 3)
+    assert masses[5:].tolist() == [0] * 5
+    sampler.advance(3)
+    assert masses[1].item() == pytest.approx(math.sqrt(60))
+    sampler.advance(4)
+    assert masses[:2].tolist() == pytest.approx([math.sqrt(5), math.sqrt(30)])
+
+
+def test_own_nu_makes_the_scale_of_norms_irrelevant() -> None:
+    found = []
+    for scale in (1e-4, 1.0, 1e4):
+        sampler = filled(Adaptive(nu="auto"), 20)
+        for step in range(1, 40):
+            report(sampler, [step % 20, (7 * step) % 20], [scale * (1 + step % 3), scale * 9.0])
+            sampler.advance(step)
+        sampler.advance(64)
+        found.append(sampler.probabilities())
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], rtol=1e-3, atol=0)

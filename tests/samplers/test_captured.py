@@ -15,6 +15,7 @@ SAMPLERS = {
     "uniform": [Uniform()] * 2,
     "prioritized": [Prioritized()] * 2,
     "adaptive": [Adaptive(forget_every=3)] * 2,
+    "adaptive, own nu": [Adaptive(nu="auto", forget_every=3)] * 2,
     "adaptive, actor only": [Adaptive(networks=("actor",))] * 2,
     "predictive": [Predictive(refresh_every=3)] * 2,
     "naive": [Naive()] * 2,

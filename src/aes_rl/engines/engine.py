@@ -62,12 +62,12 @@ class AbstractEngine(ABC):
         slots: View,
         probabilities: View,
         squared_norms: Float[Tensor, "p B"],
-        nu: float,
+        nu: View,
     ) -> Float[Tensor, "p B"]:
         """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too (S7); the masses √(w(i) + ν) of the drawn slots."""
 
     @abstractmethod
-    def clear(self, sums: View, slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
+    def clear(self, sums: View, slots: Int[Tensor, "p K"], nu: View) -> Float[Tensor, "p K"]:
         """w(i) ← 0 of slots just written (S10); their masses √ν."""
 
     @abstractmethod

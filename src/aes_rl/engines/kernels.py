@@ -219,7 +219,7 @@ def accumulate(sums, slots, probabilities, squared_norms, nu, masses):
             slot = np.uint64(slots[member, position])
             sums[member, slot] += squared_norms[member, position] / probabilities[member, position]
         for position in range(slots.shape[1]):
-            masses[member, position] = np.sqrt(sums[member, np.uint64(slots[member, position])] + nu)
+            masses[member, position] = np.sqrt(sums[member, np.uint64(slots[member, position])] + nu[member, 0])
 
 
 @njit(cache=True)
@@ -228,7 +228,7 @@ def clear(sums, slots, nu, masses):
     for member in range(slots.shape[0]):
         for k in range(slots.shape[1]):
             sums[member, slots[member, k]] = 0.0
-            masses[member, k] = np.sqrt(nu)
+            masses[member, k] = np.sqrt(nu[member, 0])
 
 
 @njit(cache=True)

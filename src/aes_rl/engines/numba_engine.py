@@ -76,14 +76,14 @@ class NumbaEngine(AbstractEngine):
         slots: Array,
         probabilities: Array,
         squared_norms: Float[Tensor, "p B"],
-        nu: float,
+        nu: Array,
     ) -> Float[Tensor, "p B"]:
         masses = np.empty(slots.shape)
         kernels.accumulate(sums, slots, probabilities, squared_norms.numpy(), nu, masses)
         return torch.from_numpy(masses)
 
     @override
-    def clear(self, sums: Array, slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
+    def clear(self, sums: Array, slots: Int[Tensor, "p K"], nu: Array) -> Float[Tensor, "p K"]:
         masses = np.empty(slots.shape)
         kernels.clear(sums, slots.numpy(), nu, masses)
         return torch.from_numpy(masses)

@@ -1,7 +1,5 @@
 """The loops as plain tensor operations: any device, no reading on the host, fit for capture in a CUDA graph."""
 
-import math
-
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -90,7 +88,7 @@ class TorchEngine(AbstractEngine):
         slots: Int[Tensor, "p B"],
         probabilities: Float[Tensor, "p B"],
         squared_norms: Float[Tensor, "p B"],
-        nu: float,
+        nu: Float[Tensor, "p 1"],
     ) -> Float[Tensor, "p B"]:
         if self.name == "triton":
             from aes_rl.engines.triton_kernels import accumulate_
@@ -100,9 +98,11 @@ class TorchEngine(AbstractEngine):
         return (sums.gather(1, slots) + nu).sqrt()
 
     @override
-    def clear(self, sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: float) -> Float[Tensor, "p K"]:
+    def clear(
+        self, sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: Float[Tensor, "p 1"]
+    ) -> Float[Tensor, "p K"]:
         sums.scatter_(1, slots, 0.0)
-        return torch.full_like(slots, math.sqrt(nu), dtype=sums.dtype)
+        return nu.sqrt().expand(slots.shape).contiguous()
 
     @override
     def observe(

@@ -155,7 +155,7 @@ def accumulate(sums, stride, slots, probabilities, squared_norms, totals, masses
     chance = tl.load(probabilities + member * count + column, mask=inside, other=1.0)
     total = tl.load(sums + member * stride + slot) + tl.sum(tl.where(others == slot, norm / chance, 0.0))
     tl.store(totals + member * count + position, total)
-    tl.store(masses + member * count + position, tl.sqrt(total + nu))
+    tl.store(masses + member * count + position, tl.sqrt(total + tl.load(nu + member)))
 
 
 @triton.jit
@@ -208,7 +208,7 @@ def accumulate_(
     slots: Int[Tensor, "p B"],
     probabilities: Float[Tensor, "p B"],
     squared_norms: Float[Tensor, "p B"],
-    nu: float,
+    nu: Float[Tensor, "p 1"],
 ) -> Float[Tensor, "p B"]:
     """`AbstractEngine.accumulate`, as two kernels."""
     slots, probabilities, squared_norms = slots.contiguous(), probabilities.contiguous(), squared_norms.contiguous()

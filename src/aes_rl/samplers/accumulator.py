@@ -16,22 +16,33 @@ class Accumulator:
     """w(i) of a slice of members, float64, and the masses √(w(i) + ν) of S6."""
 
     def __init__(self, setting: Setting, nu: float):
-        self.nu = nu
+        self.nu = torch.full((setting.members, 1), nu, dtype=torch.float64, device=setting.engine.device)
+        """ν of each member."""
+        self._nu_view = setting.engine.view(self.nu)
         self.sums = setting.engine.zeros((setting.members, setting.capacity), torch.float64)
         self._engine = setting.engine
         self._view = setting.engine.view(self.sums)
 
     def add(self, draw: Draw, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
         """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too (S7); the masses of the drawn slots."""
-        return self._engine.accumulate(self._view, draw.slots_view, draw.probabilities_view, squared_norms, self.nu)
+        drawn = (draw.slots_view, draw.probabilities_view)
+        return self._engine.accumulate(self._view, *drawn, squared_norms, self._nu_view)
 
     def clear(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
         """w(i) ← 0 of slots just written (S10); their masses."""
-        return self._engine.clear(self._view, slots, self.nu)
+        return self._engine.clear(self._view, slots, self._nu_view)
 
-    def keep(self, share: float) -> Float[Tensor, "p N"]:
-        """Keep a share of every sum, w ← ϱ·w (S9), hard forgetting at ϱ = 0; the masses of all slots."""
+    def fade(self, share: float) -> None:
+        """Keep a share of every sum, w ← ϱ·w (S9), hard forgetting at ϱ = 0."""
         self.sums *= share
+
+    def follow_the_mean(self, live: Int[Tensor, "1"]) -> None:
+        """Set ν to the mean of the sums over the live slots, where it is not zero."""
+        mean = self.sums.sum(dim=1, keepdim=True) / live.clamp(min=1)
+        self.nu.copy_(torch.where(mean > 0, mean, self.nu))
+
+    def masses(self) -> Float[Tensor, "p N"]:
+        """The masses of all slots."""
         return self.masses_of(self.sums)
 
     def masses_of(self, sums: Float[Tensor, "..."]) -> Float[Tensor, "..."]:

@@ -2,8 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
+import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
@@ -21,8 +22,9 @@ class Adaptive:
 
     floor: float = 0.2
     """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
-    nu: float = 1000.0
-    """ν: added to every slot's sum of squared gradient norms; on the scale of that sum, so it depends on the task."""
+    nu: float | Literal["auto"] = 1000.0
+    """ν: added to every slot's sum of squared gradient norms; on the scale of that sum, so it depends on the task.
+    "auto" ties it to the mean of the sums."""
     retention: float = 0.7
     """ϱ: the share of every sum kept when forgetting; 0 is the hard restart of Algorithm 2, 1 never forgets."""
     retention_end: float | None = None
@@ -38,7 +40,9 @@ class Adaptive:
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
-        checks.positive("nu", self.nu)
+        if self.nu != "auto":
+            checks.number("nu", self.nu, 'or "auto"')
+            checks.positive("nu", self.nu)
         checks.fraction("retention", self.retention)
         if self.retention_end is not None:
             checks.fraction("retention_end", self.retention_end)
@@ -63,10 +67,13 @@ class AdaptiveRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.forget_every = config.forget_every or max(1, math.isqrt(setting.capacity - 1))
-        self.accumulator = Accumulator(setting, config.nu)
+        self.has_own_nu = config.nu == "auto"
+        self.accumulator = Accumulator(setting, 1.0 if config.nu == "auto" else config.nu)
+        self.live = torch.zeros(1, dtype=torch.int64, device=setting.engine.device)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        self.live.add_(slots.shape[1]).clamp_(max=self.setting.capacity)
         if self.config.inherit:
             return self.accumulator.masses_of(self.accumulator.sums.gather(1, slots))
         return self.accumulator.clear(slots)
@@ -81,12 +88,16 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """Forget after the feedback of every M-th update (S9)."""
-        if update_step % self.forget_every:
-            return None
-        config = self.config
-        return self.accumulator.keep(schedule(config.retention, config.retention_end, update_step, self.setting))
+        """Forget after the feedback of every M-th update (S9); ν follows then and, at the start, after 1, 2, 4, …."""
+        config, is_due = self.config, update_step % self.forget_every == 0
+        if is_due:
+            self.accumulator.fade(schedule(config.retention, config.retention_end, update_step, self.setting))
+        if self.has_own_nu and (is_due or (update_step < self.forget_every and update_step.bit_count() == 1)):
+            self.accumulator.follow_the_mean(self.live)
+            return self.accumulator.masses()
+        return self.accumulator.masses() if is_due else None
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"sums": self.accumulator.sums}
+        own = {"nu": self.accumulator.nu, "live": self.live} if self.has_own_nu else {}
+        return {"sums": self.accumulator.sums} | own

@@ -69,7 +69,10 @@ class NaiveRule(AbstractRule):
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        return None if update_step % self.config.updates_per_epoch else self.accumulator.keep(0.0)
+        if update_step % self.config.updates_per_epoch:
+            return None
+        self.accumulator.fade(0.0)
+        return self.accumulator.masses()
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
