@@ -13,7 +13,7 @@ STAGES = [
     ("env step", loop.train),
     ("store", Storage.write),
     ("draw", Replay.sample),
-    ("update", SACAgent.update),
+    ("update", SACAgent.differentiate),
     ("feedback", AdaptiveRule.feedback),
 ]
 MOST_LINES = 1000

@@ -86,6 +86,12 @@ def test_one_transition_can_be_followed_through_five_files() -> None:
     subprocess.run([sys.executable, str(ROOT / "scripts" / "trace.py")], check=True)
 
 
+def test_names_are_found_without_importing_them_first() -> None:
+    code = "import aes_rl; aes_rl.Adaptive(); aes_rl.samplers.RULES; assert 'Replay' in dir(aes_rl); aes_rl.nothing"
+    done = subprocess.run([sys.executable, "-c", code], check=False, capture_output=True, text=True)
+    assert "AttributeError: module 'aes_rl' has no attribute 'nothing'" in done.stderr
+
+
 def test_processes_that_step_environments_do_without_torch() -> None:
     """Fifteen of them start with every population, and torch would take most of their time and memory."""
     code = "import sys, aes_rl.training.workers; sys.exit('torch' in sys.modules)"

@@ -3,13 +3,20 @@
 import pytest
 import torch
 
-from aes_rl import Adaptive, Prioritized, Replay, Transition, Uniform
+from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.training import Run, Training, capture, train
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
-SAMPLERS = [Uniform(), Uniform(), Prioritized(), Prioritized(), Adaptive(), Adaptive()]
+SAMPLERS = [
+    Uniform(),
+    Prioritized(),
+    Prioritized(overwrite="adaptive"),
+    Adaptive(),
+    Adaptive(nu="auto", forget_every=9),
+    Predictive(refresh_every=10),
+]
 MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000
 AGENTS = {"sac": SAC(), "sac with value": SAC(value_function=True), "ddpg": DDPG()}
 
@@ -49,6 +56,21 @@ def test_first_draws_are_the_same_integers(replays) -> None:
         torch.testing.assert_close(samples["cuda"].weights.cpu(), samples["cpu"].weights)
 
 
+def test_samplers_learn_the_same() -> None:
+    """Feedback, forgetting and forecasts: the masses of every slot, from the same draws and signals."""
+    cpu, cuda = replay_on("cpu", "torch"), replay_on("cuda", "triton")
+    generator = torch.Generator().manual_seed(2)
+    for step in range(1, 70):
+        sample, other = cpu.sample(64), cuda.sample(64)
+        assert torch.equal(other.draw.slots.cpu(), sample.draw.slots), step
+        signal = torch.randn(MEMBERS, 64, generator=generator).exp()
+        cpu.feedback(sample.draw, Signals(signal, {"critic": signal}))
+        cuda.feedback(other.draw, Signals(signal.cuda(), {"critic": signal.cuda()}))
+        cpu.advance(step)
+        cuda.advance(step)
+    torch.testing.assert_close(cuda.sampler.probabilities().cpu(), cpu.sampler.probabilities(), rtol=1e-5, atol=1e-12)
+
+
 @pytest.mark.parametrize("name", AGENTS)
 def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
     config, cpu, cuda = AGENTS[name], replays["cpu"], replays["cuda"]
@@ -76,13 +98,14 @@ def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
 
 @pytest.mark.parametrize("agent", ["sac", "ddpg"])
 def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
-    """Bit for bit: actions, transitions, masses and parameters of 200 steps, 100 of them with updates."""
+    """Bit for bit, and on one stream: actions, transitions, masses and parameters of 200 steps, half with updates."""
     config = Training(
         task="InvertedPendulum-v5",
         agent=agent,
-        samplers=("uniform", "prioritized", "adaptive"),
+        samplers=("uniform", "prioritized", "adaptive", "predictive"),
         seeds=(0, 1),
         env_steps=200,
+        updates_per_round=2,
         capacity=150,
         device="cuda",
         workers=0,
@@ -90,9 +113,11 @@ def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
         ddpg=DDPG(warm_up_steps=100),
     )
     states = []
-    for eager_calls in (capture._EAGER_CALLS, config.env_steps):
+    for eager_calls in (capture._EAGER_CALLS, 10**6):
         monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
         run = Run(config)
+        if eager_calls == 10**6:
+            run.aside._stream = run.agent._aside._stream = None
         for _ in train(run):
             pass
         run.close()

@@ -102,7 +102,7 @@ def test_replays_live_the_same_life(overwrite) -> None:
         replay.check()
 
 
-@pytest.mark.parametrize("sizes", [[5, 40, 33, 2], [17, 70, 1]])
+@pytest.mark.parametrize("sizes", [[5, 40, 33, 2], [17, 70, 1], [5, 2]])
 @pytest.mark.parametrize(("late_size", "late_layer"), [(0, 1), (3, 0), (3, 1)])
 @pytest.mark.parametrize(("share", "norm_members"), [(1, slice(None)), (2, slice(None)), (2, slice(1, 2))])
 def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share, norm_members) -> None:
@@ -111,6 +111,7 @@ def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share, norm
 
     generator = torch.Generator().manual_seed(0)
     members, batch = 2, 70
+    late_layer = min(late_layer, len(sizes) - 2)
     network = perceptron.Perceptron(members * share, sizes, late_size, late_layer).to(DEVICE)
     rows = torch.randn(members, batch, sizes[0] + late_size + 1, generator=generator).to(DEVICE)
     weights = torch.randn(members * share, batch, sizes[-1], generator=generator).to(DEVICE)
@@ -129,8 +130,8 @@ def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share, norm
         torch.testing.assert_close(fused, plain, rtol=1e-4, atol=1e-5 * float(plain.abs().max()))
 
 
-@pytest.mark.parametrize("has_target", [False, True])
-def test_adam_is_torchs(has_target) -> None:
+@pytest.mark.parametrize(("has_target", "weight_decay"), [(False, 0.1), (True, 0.0)])
+def test_adam_is_torchs(has_target, weight_decay, monkeypatch) -> None:
     from aes_rl.agents.learner import Adam
     from aes_rl.engines import triton_networks
 
@@ -139,11 +140,14 @@ def test_adam_is_torchs(has_target) -> None:
     plain, fused = start.clone(), start.clone()
     targets = [torch.zeros_like(start) for _ in range(2)]
     mean, square = torch.zeros_like(start), torch.zeros_like(start)
-    optimiser = Adam([plain], 1e-2, 0.1, {0: targets[0]} if has_target else {}, 0.3)
+    monkeypatch.setattr("aes_rl.agents.learner.has_kernels", lambda _: False)
+    optimiser = Adam([plain], 1e-2, weight_decay, {0: targets[0]} if has_target else {}, 0.3)
     for step in range(1, 6):
         plain.grad = fused.grad = torch.randn(3000, generator=generator).to(DEVICE)
         optimiser.step()
         steps = torch.tensor(float(step), device=DEVICE)
-        triton_networks.adam_(fused, mean, square, steps, 1e-2, 0.1, targets[1] if has_target else None, 0.3)
+        triton_networks.adam_(fused, mean, square, steps, 1e-2, weight_decay, targets[1] if has_target else None, 0.3)
     torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(targets[1], targets[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(mean, optimiser.state_dict()["mean.0"], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(square, optimiser.state_dict()["square.0"], rtol=1e-5, atol=1e-8)

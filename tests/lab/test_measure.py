@@ -104,7 +104,14 @@ def test_a_reading_of_all_slots(sampler) -> None:
     assert reading.captured_low == reading.captured_high == reading.captured_fraction
     assert set(reading.by_network) == {"actor", "critic"}
     weights = 1 / (SLOTS * replay.sampler.probabilities())
-    assert reading.largest_weight == pytest.approx(weights.max().item())
+    assert reading.largest_unbiased_weight == pytest.approx(weights.max().item())
+    floor = float(replay.sampler.distribution.floor)
+    best = (1 - floor) * norms.sqrt() / norms.sqrt().sum() + floor / SLOTS
+    assert reading.ceiling == pytest.approx(captured_fraction(norms, best).item(), abs=1e-9)
+    of_mean = expected_norms(learner, replay, np.arange(SLOTS), 1).of_mean.item()
+    uniform = norms.mean().item() - of_mean
+    own = (norms / replay.sampler.probabilities()).sum().item() / SLOTS**2 - of_mean
+    assert reading.effective_batch_size == pytest.approx(BATCH * uniform / own)
     if sampler == "uniform":
         assert reading.captured_fraction == pytest.approx(0, abs=1e-9)
         assert reading.effective_batch_size == pytest.approx(BATCH)
@@ -118,6 +125,8 @@ def test_subsamples_cover_the_exact_value() -> None:
     readings = [measure(learner, replay, BATCH, slots=150, seed=seed)[0] for seed in range(100)]
     covered = [r.captured_low <= exactly.captured_fraction <= r.captured_high for r in readings]
     assert sum(covered) >= 85
+    batches = [r.effective_batch_size for r in readings]
+    assert np.median(batches) == pytest.approx(exactly.effective_batch_size, rel=0.1)
     assert np.median([r.captured_fraction for r in readings]) == pytest.approx(exactly.captured_fraction, abs=0.1)
 
 

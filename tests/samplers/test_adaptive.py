@@ -192,6 +192,18 @@ def test_own_nu_follows_the_mean_of_the_sums(engine) -> None:
     assert masses[:2].tolist() == pytest.approx([math.sqrt(5), math.sqrt(30)])
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_own_nu_follows_growing_norms_under_hard_forgetting(engine) -> None:
+    """The sums are zero after every restart; ν is then the mean that they had."""
+    sampler = filled(Adaptive(nu="auto", retention=0.0, forget_every=2), 5, engine)
+    report(sampler, [1], [10.0])
+    sampler.advance(2)
+    assert sampler.distribution.tree.masses[0].tolist() == pytest.approx([math.sqrt(10)] * 5)
+    report(sampler, [1], [1000.0])
+    sampler.advance(4)
+    assert sampler.distribution.tree.masses[0].tolist() == pytest.approx([math.sqrt(1000)] * 5)
+
+
 def test_own_nu_makes_the_scale_of_norms_irrelevant() -> None:
     found = []
     for scale in (1e-4, 1.0, 1e4):

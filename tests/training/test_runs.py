@@ -1,6 +1,7 @@
 """Whole runs: killed and resumed, alone and in company, and refused where they make no sense."""
 
 import csv
+import json
 import shlex
 import signal
 import subprocess
@@ -159,13 +160,25 @@ def test_variance_is_measured_without_disturbing_the_run(tmp_path, capsys) -> No
     config = replace(SMALL, measure_variance_every=100, measured_slots=50)
     assert finish(config, tmp_path / "measured") == finish(SMALL, tmp_path / "plain")
     with (tmp_path / "measured" / "metrics.csv").open() as handle:
-        rows = [row for row in csv.DictReader(handle) if row["metric"] == "captured_fraction"]
+        everything = list(csv.DictReader(handle))
+    named = [(row["env_step"], row["sampler"], row["seed"], row["metric"]) for row in everything]
+    assert len(set(named)) == len(named)
+    rows = [row for row in everything if row["metric"] == "captured_fraction"]
     assert [(row["env_step"], row["sampler"]) for row in rows[:6]] == [
         ("100", sampler) for sampler in ("uniform", "uniform", "prioritized", "prioritized", "adaptive", "adaptive")
     ]
     assert all(abs(float(row["value"])) < 1e-9 for row in rows if row["sampler"] == "uniform")
     main(["lab", "variance", str(tmp_path / "measured"), "--slots", "None", "--metric", "adam"])
     assert "from all 150 live slots" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_run_made_before_a_sampler_existed_can_be_read(tmp_path) -> None:
+    record.write_config(tmp_path, SMALL)
+    path = tmp_path / "config.json"
+    values = json.loads(path.read_text())
+    del values["sampler"]["predictive"]
+    path.write_text(json.dumps(values))
+    assert record.read_config(tmp_path) == SMALL
 
 
 def test_files_of_a_run(tmp_path) -> None:
@@ -190,7 +203,7 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
         (["train", str(tmp_path / "run"), "--task", "Hopper-v5"], "holds a run with another configuration"),
         (["train", str(tmp_path / "other")], "is not empty and holds no run"),
         (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
-        (["lab", "alchemy"], "aes-rl lab takes an experiment: variance"),
+        (["lab", "alchemy"], "unknown experiment 'alchemy'; aes-rl lab has: variance"),
         (["sing"], "unknown command 'sing'; the commands are train, evaluate, record"),
     ]
     for words, message in cases:

@@ -40,7 +40,7 @@ class AbstractAgent(ABC):
 
     @abstractmethod
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
-        """Forget exploration state of the members whose episode ended."""
+        """Forget exploration state of the members whose episode ended; on a GPU this runs beside `descend`."""
 
     @abstractmethod
     def differentiate(
@@ -54,12 +54,12 @@ class AbstractAgent(ABC):
 
     @abstractmethod
     def descend(self) -> None:
-        """One step along the gradients."""
+        """One step along the gradients; on a GPU samplers hear of the update, and episodes end, beside it."""
 
     def update(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
-        """Differentiate and descend."""
+        """Differentiate and descend, for whoever does nothing in between; the training loop does."""
         update = self.differentiate(batch, weights, noise, norm_members)
         self.descend()
         return update

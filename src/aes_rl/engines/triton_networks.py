@@ -272,8 +272,8 @@ def squared_norms(
     widths = [part.shape[-1] for part in hidden] + [0] * (3 - len(hidden))
     late_width = 0 if late is None else late.shape[-1]
     norms[(triton.cdiv(copies * batch, 2),)](
-        *_rows(inputs), *_rows(late, inputs), hidden[0], gradients, last, out, copies * batch, batch,
-        copies // len(inputs),
+        *_rows(inputs), *_rows(late, inputs), hidden[0] if hidden else last, gradients, last, out,
+        copies * batch, batch, copies // len(inputs),
         INPUTS=inputs.shape[-1], LATE=late_width, LATE_LAYER=late_layer, LAYERS=len(hidden) + 1,
         WIDTH_1=widths[0], WIDTH_2=widths[1], WIDTH_3=widths[2], LAST=last.shape[-1], ROWS=2,
         BLOCK=triton.next_power_of_2(max(inputs.shape[-1], late_width, *widths, last.shape[-1])), num_warps=1,

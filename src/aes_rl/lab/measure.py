@@ -11,6 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aes_rl import checks
 from aes_rl.agents import AbstractAgent
 from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
@@ -35,10 +36,10 @@ class Reading:
     oracle_ratio: float
     """f(p*)/f(u): what the oracle leaves of uniform's cost."""
     effective_batch_size: float
-    """The uniform batch that is as exact as one of this sampler's."""
-    smallest_weight: float
-    largest_weight: float
-    """Range of 1/(n·p) over the slots."""
+    """The uniform batch that is as exact as one of this sampler's, both weighted by 1/(n·p)."""
+    smallest_unbiased_weight: float
+    largest_unbiased_weight: float
+    """Range of 1/(n·p) over the slots, whatever weights the sampler itself gives."""
     by_network: dict[str, float]
     """The captured fraction of every network's own gradient."""
 
@@ -67,11 +68,16 @@ def measure(
     seed: int = 0,
 ) -> list[Reading]:
     """A reading of every member, from all live slots or from a uniform subsample of `slots` of them."""
+    checks.count("noise_draws", noise_draws)
+    if slots is not None:
+        checks.count("slots", slots)
     live = len(replay)
     if live == 0:
         raise ValueError("the replay is empty; there is no gradient to measure")
     generator = np.random.default_rng(seed)
     is_exact = slots is None or slots >= live
+    if slots is not None and not is_exact and slots > _CHUNK:
+        slots -= slots % _CHUNK  # whole chunks: a GPU compiles anew for every other size
     chosen = np.arange(live) if is_exact else np.sort(generator.choice(live, slots, replace=False))
     norms = expected_norms(agent, replay, chosen, noise_draws, metric, seed)
     probabilities = replay.sampler.probabilities().cpu()[:, chosen]
@@ -142,7 +148,7 @@ def _reading(
     best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
     captured = _captured(total, own, factor)
     low = high = captured
-    if generator is not None:
+    if generator is not None and not np.isnan(captured):
         resampled = []
         for _ in range(_BOOTSTRAPS):
             again = torch.from_numpy(generator.integers(0, len(total), len(total)))
@@ -156,8 +162,8 @@ def _reading(
         ceiling=captured_fraction(total, best).item(),
         oracle_ratio=(oracle_cost(total) / uniform_cost(total)).item(),
         effective_batch_size=(batch_size * (uniform_per_slot - mean) / (per_slot - mean)).item(),
-        smallest_weight=weights.min().item(),
-        largest_weight=weights.max().item(),
+        smallest_unbiased_weight=weights.min().item(),
+        largest_unbiased_weight=weights.max().item(),
         by_network={name: _captured(norm[member], own, factor) for name, norm in norms.by_network.items()},
     )
 

@@ -36,9 +36,9 @@ class Accumulator:
         """Keep a share of every sum, w ← ϱ·w (S9), hard forgetting at ϱ = 0."""
         self.sums *= share
 
-    def follow_the_mean(self, live: Int[Tensor, "1"]) -> None:
-        """Set ν to the mean of the sums over the live slots, where it is not zero."""
-        mean = self.sums.sum(dim=1, keepdim=True) / live.clamp(min=1)
+    def follow_the_mean(self, live: Int[Tensor, "1"], share: float) -> None:
+        """Set ν to a share of the mean of the sums over the live slots, where it is not zero."""
+        mean = share * self.sums.sum(dim=1, keepdim=True) / live.clamp(min=1)
         self.nu.copy_(torch.where(mean > 0, mean, self.nu))
 
     def masses(self) -> Float[Tensor, "p N"]:

@@ -73,7 +73,8 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        self.live.add_(slots.shape[1]).clamp_(max=self.setting.capacity)
+        if self.has_own_nu:
+            self.live.add_(slots.shape[1]).clamp_(max=self.setting.capacity)
         if self.config.inherit:
             return self.accumulator.masses_of(self.accumulator.sums.gather(1, slots))
         return self.accumulator.clear(slots)
@@ -90,12 +91,14 @@ class AdaptiveRule(AbstractRule):
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
         """Forget after the feedback of every M-th update (S9); ν follows then and, at the start, after 1, 2, 4, …."""
         config, is_due = self.config, update_step % self.forget_every == 0
+        is_early = update_step < self.forget_every and update_step.bit_count() == 1
+        share = schedule(config.retention, config.retention_end, update_step, self.setting) if is_due else 1.0
+        if self.has_own_nu and (is_due or is_early):
+            # Hard forgetting leaves sums of zero: ν is then on the scale of the sums that it forgets.
+            self.accumulator.follow_the_mean(self.live, share or 1.0)
         if is_due:
-            self.accumulator.fade(schedule(config.retention, config.retention_end, update_step, self.setting))
-        if self.has_own_nu and (is_due or (update_step < self.forget_every and update_step.bit_count() == 1)):
-            self.accumulator.follow_the_mean(self.live)
-            return self.accumulator.masses()
-        return self.accumulator.masses() if is_due else None
+            self.accumulator.fade(share)
+        return self.accumulator.masses() if is_due or (self.has_own_nu and is_early) else None
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

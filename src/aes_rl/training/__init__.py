@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["PAPER_TASKS", "Interrupted", "Run", "Session", "Training", "preset", "train"]
 
-__getattr__ = offer(
+__getattr__, __dir__ = offer(
     __name__,
     {
         "PAPER_TASKS": "aes_rl.training.config",

@@ -26,7 +26,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
     live = len(run.replay)
     tensors = {f"agent.{name}": value for name, value in run.agent.state_dict().items()}
     for name, value in run.replay.state_dict().items():
-        tensors[f"replay.{name}"] = value[:, :live] if _is_by_slot(value, run.config.capacity) else value
+        tensors[f"replay.{name}"] = value[:, :live] if _is_by_slot(name) else value
     saved = run.environments.save()
     tensors["environments.observation"] = run.observation
     for member, (state, _) in saved.items():
@@ -88,7 +88,7 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
     state = {}
     for name, value in run.replay.state_dict().items():
         saved = tensors[f"replay.{name}"].to(value.device)
-        if _is_by_slot(value, run.config.capacity):
+        if _is_by_slot(name):
             whole = torch.zeros_like(value)
             whole[:, : saved.shape[1]] = saved
             saved = whole
@@ -108,9 +108,9 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _is_by_slot(value: Tensor, capacity: int) -> bool:
+def _is_by_slot(name: str) -> bool:
     """Whether a tensor has one entry a slot; those of empty slots are zero and need not be saved."""
-    return value.dim() >= 2 and value.shape[1] == capacity
+    return name.split(".")[-1] in ("rows", "masses", "stamps", "sums", "logs", "seen")
 
 
 def _finished(directory: Path) -> list[Path]:

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 import tyro
 from rich.console import Console
@@ -26,20 +25,25 @@ class Variance:
     """How gradients are measured: plainly, or scaled as Adam scales its steps."""
 
 
-_EXPERIMENTS = {"variance": Variance}
+_HELP = """aes-rl lab: what samplers do to the variance of the gradient
+
+  aes-rl lab variance RUN    how much of it each sampler removes in a run's newest checkpoint
+
+Each experiment has --help."""
 
 
 def lab(words: list[str]) -> None:
     """Run one of the laboratory's experiments."""
-    if not words or words[0] not in _EXPERIMENTS:
-        raise ValueError(f"aes-rl lab takes an experiment: {', '.join(_EXPERIMENTS)}; each has --help")
-    variance(tyro.cli(Variance, prog="aes-rl lab variance", args=words[1:]))
+    if not words or words[0] in ("--help", "-h"):
+        print(_HELP)
+    elif words[0] == "variance":
+        variance(tyro.cli(Variance, prog="aes-rl lab variance", args=words[1:]))
+    else:
+        raise ValueError(f"unknown experiment {words[0]!r}; aes-rl lab has: variance")
 
 
 def variance(asked: Variance) -> None:
     """Print a reading of every member."""
-    if asked.metric not in get_args(Metric):
-        raise ValueError(f"metric is {asked.metric!r}; it must be one of {', '.join(get_args(Metric))}")
     run = loaded(asked.run)
     batch_size = run.config.agent_config.batch_size
     readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)
@@ -67,7 +71,7 @@ def variance(asked: Variance) -> None:
             f"{reading.ceiling:.2f}",
             f"{reading.oracle_ratio:.2f}",
             f"{reading.effective_batch_size:,.0f}",
-            f"{reading.smallest_weight:.2g} to {reading.largest_weight:.2g}",
+            f"{reading.smallest_unbiased_weight:.2g} to {reading.largest_unbiased_weight:.2g}",
         )
     console = Console()
     console.print(table)

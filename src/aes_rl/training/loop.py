@@ -50,7 +50,8 @@ def train(run: Run) -> Iterator[Step]:
                 run.replay.advance(run.update_step)
             run.learned = learn_all()
             with run.aside:
-                report_all()
+                if run.replay.sampler.needs:
+                    report_all()
             descend_all()
             run.update_step += 1
         run.finish_sending()

@@ -74,7 +74,9 @@ def read_config(directory: Path) -> Training:
     try:
         values = json.loads(path.read_text())
         samplers = {
-            name.replace("-", "_"): RULES[name].config_type(**_tuples(values["sampler"][name.replace("-", "_")]))
+            name.replace("-", "_"): RULES[name].config_type(
+                **_tuples(values["sampler"].get(name.replace("-", "_"), {}))
+            )
             for name in TRAINABLE
         }
         values |= {"sac": SAC(**_tuples(values["sac"])), "ddpg": DDPG(**_tuples(values["ddpg"]))}

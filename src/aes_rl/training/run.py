@@ -33,6 +33,7 @@ class Run:
         self.sizes = sizes_of(config.task)
         memory.require(config, self.sizes)
         if torch.device(config.device).type == "cuda":
+            torch.cuda.set_device(torch.device(config.device))  # streams and graphs belong to the current one
             torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
         self.replay = Replay(
             config.sampler_configs,

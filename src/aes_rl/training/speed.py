@@ -125,6 +125,9 @@ def bench(words: list[str]) -> None:
     asked = tyro.cli(Bench, prog="aes-rl bench", args=words)
     if not torch.cuda.is_available():
         raise ValueError("aes-rl bench gpu needs an NVIDIA GPU that torch can see; there is none")
+    for members in asked.members:
+        if members % len(MIXED):
+            raise ValueError(f"members is {members}; it must be a multiple of {len(MIXED)}, one share a sampler")
     rows = [_mixed(asked, members, tf32) for members in asked.members for tf32 in asked.tf32]
     pairs = {members: _pair(asked, members) for members in asked.members}
     figures: dict[str, Any] = {}
