@@ -32,8 +32,10 @@ class Run:
         seeds = [seed for _, seed in config.members]
         self.sizes = sizes_of(config.task)
         memory.require(config, self.sizes)
-        if torch.device(config.device).type == "cuda":
-            torch.cuda.set_device(torch.device(config.device))  # streams and graphs belong to the current one
+        device = torch.device(config.device)
+        if device.type == "cuda":
+            if device.index is not None:
+                torch.cuda.set_device(device)  # streams and graphs belong to the current one
             torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
         self.replay = Replay(
             config.sampler_configs,
