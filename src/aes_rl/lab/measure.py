@@ -4,6 +4,7 @@ Parameters, buffer and random streams of the run stay as they are; the gradients
 """
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -52,7 +53,7 @@ class Norms:
     of_mean: Float[Tensor, "P"]
     """‖ḡ‖² over these slots, all networks together."""
 
-    @property
+    @cached_property
     def total(self) -> Float[Tensor, "P m"]:
         """All networks together."""
         return torch.stack(list(self.by_network.values())).sum(dim=0)

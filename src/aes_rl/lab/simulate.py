@@ -20,7 +20,7 @@ class Problem(Protocol):
     slots: int
 
     def squared_norms(self, update: int, slots: Array | None = None) -> Array:
-        """D(i) of some slots, or of all, at an update."""
+        """Those of some slots, or of all, at an update."""
 
 
 class Drifting:
@@ -41,7 +41,7 @@ class Drifting:
         self._phase = generator.uniform(0, 2 * math.pi, (slots, 6))
 
     def squared_norms(self, update: int, slots: Array | None = None) -> Array:
-        """D(i) of some slots, or of all, at an update."""
+        """Those of some slots, or of all, at an update."""
         own = slice(None) if slots is None else slots
         waves = np.cos(self._frequency[own] * update + self._phase[own])
         wandering = math.sqrt(2 / waves.shape[-1]) * waves.sum(axis=-1)

@@ -35,8 +35,10 @@ def train(run: Run) -> Iterator[Step]:
     on with a new loop.
     """
     config = run.config
-    stages = (explore, learn, report, descend, store)
-    explore_all, learn_all, report_all, descend_all, store_all = (Captured(partial(f, run), run.device) for f in stages)
+    stages = (explore, learn, feed_back, descend, store)
+    explore_all, learn_all, feed_back_all, descend_all, store_all = (
+        Captured(partial(f, run), run.device) for f in stages
+    )
     while run.env_step < config.env_steps:
         if run.env_step < config.agent_config.warm_up_steps:
             warm_up(run)
@@ -51,7 +53,7 @@ def train(run: Run) -> Iterator[Step]:
             run.learned = learn_all()
             with run.aside:
                 if run.replay.sampler.needs:
-                    report_all()
+                    feed_back_all()
             descend_all()
             run.update_step += 1
         run.finish_sending()
@@ -97,7 +99,7 @@ def learn(run: Run) -> Learned:
     return Learned(update, sample)
 
 
-def report(run: Run) -> None:
+def feed_back(run: Run) -> None:
     """Tell every member's sampler what the gradients say."""
     assert run.learned is not None
     run.replay.feedback(run.learned.sample.draw, run.learned.update.signals)

@@ -25,7 +25,7 @@ MIXED = ("uniform", "prioritized", "adaptive")
 _STAGES = {
     "act": loop.explore,
     "draw and differentiate": loop.learn,
-    "feedback": loop.report,
+    "feedback": loop.feed_back,
     "optimise": loop.descend,
     "store": loop.store,
 }
