@@ -10,10 +10,11 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.engines import fused
 from aes_rl.engines.torch_engine import as_int64
+from aes_rl.replay.ages import FeedbackAges
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
-from aes_rl.types import Counter, Draw, EngineName, Signals, Transition
+from aes_rl.types import Counter, Draw, EngineName, Signals, Transition, as_tensor
 
 
 class Sample(NamedTuple):
@@ -43,8 +44,12 @@ class Replay:
         device: torch.device | str = "cpu",
         engine: EngineName | None = None,
         dtype: torch.dtype = torch.float32,
+        remembers_feedback: bool = False,
     ):
-        """Hold `capacity` transitions for each of the members, one sampler configuration and one seed a member."""
+        """Hold `capacity` transitions for each of the members, one sampler configuration and one seed a member.
+
+        `remembers_feedback` keeps the update of every slot's last report, so that its age can be measured.
+        """
         if len(samplers) != len(seeds):
             raise ValueError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
         self.sampler = Sampler(
@@ -55,6 +60,8 @@ class Replay:
         self.streams = Streams(seeds, self._engine)
         self.draws = self._engine.counter()
         """Draws made so far: the clock of the draw stream."""
+        self.ages = FeedbackAges(len(seeds), capacity, self._engine.device) if remembers_feedback else None
+        """How long ago each slot was reported on, where that is asked for."""
         # The first insertion of each member that was not finite, where the engine cannot look at once; 0 for none.
         self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._engine.device)
 
@@ -67,6 +74,11 @@ class Replay:
         """Transitions every member has stored so far, those overwritten since included."""
         return self.sampler.distribution.clock
 
+    @property
+    def is_listening(self) -> bool:
+        """Whether feedback changes anything."""
+        return bool(self.sampler.needs) or self.ages is not None
+
     def add(self, transition: Transition) -> None:
         """Store one transition of every member."""
         packed, finite = self.storage.pack(transition)
@@ -77,6 +89,8 @@ class Replay:
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
         self.storage.write(slots, packed)
+        if self.ages is not None:
+            self.ages.forget(as_tensor(slots))
 
     def sample(self, batch_size: int) -> Sample:
         """Draw a batch for every member, with replacement."""
@@ -88,6 +102,8 @@ class Replay:
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report what the update saw at the drawn slots."""
         self.sampler.feedback(draw, signals)
+        if self.ages is not None:
+            self.ages.note(draw.slots, self.draws)
 
     def advance(self, update_step: int) -> None:
         """End update `update_step` (from 1): forgetting and schedules."""
@@ -110,6 +126,8 @@ class Replay:
         """Rows, sampler, clocks and seeds; no generator is among them. Copy it before going on: most are live."""
         seeds = torch.tensor([as_int64(seed & (2**64 - 1)) for seed in self.streams.seeds])
         own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws), "seeds": seeds}
+        if self.ages is not None:
+            own["heard"] = self.ages.heard
         return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
@@ -121,6 +139,8 @@ class Replay:
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.storage.rows.copy_(state["rows"])
+        if self.ages is not None:
+            self.ages.heard.copy_(state["heard"])
         if isinstance(self.draws, int):
             self.draws = int(state["draws"])
         else:

@@ -110,7 +110,7 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 def _is_by_slot(name: str) -> bool:
     """Whether a tensor has one entry a slot; those of empty slots are zero and need not be saved."""
-    return name.split(".")[-1] in ("rows", "masses", "stamps", "sums", "logs", "seen")
+    return name.split(".")[-1] in ("rows", "masses", "stamps", "sums", "logs", "seen", "heard")
 
 
 def _finished(directory: Path) -> list[Path]:

@@ -54,6 +54,11 @@ class Training:
     """Environment steps between two measurements of how much gradient variance each sampler removes; None for never."""
     measured_slots: int = 10_000
     """Slots that a measurement looks at, chosen uniformly."""
+    trace_every: int | None = None
+    """Environment steps between two records of the gradient norms of the first member's slots, which make a problem to
+    simulate samplers on; None for never."""
+    traced_slots: int = 8192
+    """Slots of a full buffer that such a record holds."""
     checkpoint_every: int = 50_000
     """Environment steps between two checkpoints; one is also written at the end and when interrupted."""
     device: str = "cpu"
@@ -81,11 +86,13 @@ class Training:
             "evaluation_episodes",
             "log_every",
             "measured_slots",
+            "traced_slots",
             "checkpoint_every",
         ):
             checks.count(name, getattr(self, name))
-        if self.measure_variance_every is not None:
-            checks.count("measure_variance_every", self.measure_variance_every)
+        for name in ("measure_variance_every", "trace_every"):
+            if getattr(self, name) is not None:
+                checks.count(name, getattr(self, name))
         for name in self.samplers:
             if name not in TRAINABLE:
                 raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}")
@@ -94,6 +101,11 @@ class Training:
                 raise ValueError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
                 raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+        if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
+            raise ValueError(
+                f"trace_every needs a first sampler that overwrites the oldest slot, such as uniform; "
+                f"{self.samplers[0]} overwrites by {self.sampler_configs[0].overwrite!r}"
+            )
 
     @property
     def agent_config(self) -> SAC | DDPG:

@@ -29,10 +29,10 @@ class Step(NamedTuple):
 def train(run: Run) -> Iterator[Step]:
     """Take environment steps and updates until the configured end, yielding after each step.
 
-    Environments step while the learner updates. A GPU is told to update before the actions are fetched from it, so that
-    it never waits for this process, and its samplers hear and store beside its optimiser's step. Logging, evaluation,
-    checkpoints and limits belong to the caller: all that a step needs is in `run`, so the caller may stop, save, and go
-    on with a new loop.
+    Environments step while the learner updates. A GPU is given a batch to learn from before the actions are fetched
+    from it, so that it never waits for this process, and the rest of the update once they are on their way; its
+    samplers hear and store beside its optimiser's step. Logging, evaluation, checkpoints and limits belong to the
+    caller: all that a step needs is in `run`, so the caller may stop, save, and go on with a new loop.
     """
     config = run.config
     stages = (explore, learn, feed_back, descend, store)
@@ -51,8 +51,9 @@ def train(run: Run) -> Iterator[Step]:
                 run.aside.join()
                 run.replay.advance(run.update_step)
             run.learned = learn_all()
+            run.finish_sending()
             with run.aside:
-                if run.replay.sampler.needs:
+                if run.replay.is_listening:
                     feed_back_all()
             descend_all()
             run.update_step += 1

@@ -45,12 +45,13 @@ class Run:
             seeds=seeds,
             total_updates=config.total_updates,
             device=config.device,
+            remembers_feedback=config.measure_variance_every is not None,
         )
         self.streams = self.replay.streams
         self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
         self.aside = Aside(self.streams.device)
         """Where sampling and learning may work beside each other."""
-        self.workers = config.workers if config.workers is not None else _workers_for(len(seeds))
+        self.workers = config.workers if config.workers is not None else workers_for(len(seeds))
         """Processes that step the environments; 0 if this one does."""
         episode_seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(0), 1, _MOST_SEEDS)
         self.environments = Environments(config.task, episode_seeds.flatten().tolist(), self.workers)
@@ -65,6 +66,7 @@ class Run:
         self._staging = torch.zeros(self.seen.memory.shape, pin_memory=True) if self._is_on_gpu else self.seen.memory
         self._outgoing = torch.zeros(self.action.shape, pin_memory=True) if self._is_on_gpu else self.action
         self._has_arrived = torch.cuda.Event() if self._is_on_gpu else None  # type: ignore[no-untyped-call]
+        self._is_sending = False
         self.learned: Learned | None = None
         """The last update of this step, if one was made."""
         self.env_step = 0
@@ -86,10 +88,12 @@ class Run:
             return
         self._outgoing.copy_(self.action, non_blocking=True)
         self._has_arrived.record()
+        self._is_sending = True
 
     def finish_sending(self) -> None:
-        """Give the environments the actions that a GPU has brought over; it has its next work by now."""
-        if self._has_arrived is not None:
+        """Give the environments the actions that a GPU has brought over, if that has not been done yet."""
+        if self._has_arrived is not None and self._is_sending:
+            self._is_sending = False
             self._has_arrived.synchronize()
             self.environments.send(self._outgoing.numpy())
 
@@ -112,6 +116,13 @@ class Run:
         self.environments.close()
 
 
-def _workers_for(members: int) -> int:
-    """A process a member as far as there are cores, two of which are left to the learner."""
-    return 0 if members <= 2 else min(members, max(2, (os.cpu_count() or 1) - 2))
+def workers_for(environments: int) -> int:
+    """As few processes as step so many environments at once, two cores being left to the learner.
+
+    Eight processes with two environments each are as fast as fourteen of which one has two, and leave six cores alone.
+    """
+    if environments <= 2:
+        return 0
+    most = max(2, (os.cpu_count() or 1) - 2)
+    turns = -(-environments // most)
+    return -(-environments // turns)

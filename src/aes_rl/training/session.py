@@ -11,12 +11,13 @@ from types import FrameType
 import numpy as np
 import torch
 
+from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
-from aes_rl.training.run import Learned, Run
+from aes_rl.training.run import Learned, Run, workers_for
 
 EVALUATION_COLUMNS = (
     "env_step",
@@ -60,6 +61,15 @@ class Session:
         self._returns: list[list[float]] = [[] for _ in config.members]
         self._evaluator: Evaluator | None = None
         self._stop_requested = False
+        self._traced = trace.Facts(
+            task=config.task,
+            agent=config.agent,
+            seed=config.seeds[0],
+            capacity=config.capacity,
+            batch_size=config.agent_config.batch_size,
+            warm_up_steps=config.agent_config.warm_up_steps,
+            thinning=max(1, config.capacity // config.traced_slots),
+        )
         self._board = _tensorboard(directory) if config.tensorboard else None
 
     def steps(self) -> Iterator[Step]:
@@ -73,6 +83,8 @@ class Session:
                     self._log(step)
                 if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
                     self._measure()
+                if config.trace_every and step.env_step % config.trace_every == 0:
+                    trace.take(run.agent, run.replay, self._traced, self.directory / "trace")
                 run.seconds = time.monotonic() - started
                 is_last = step.env_step == config.env_steps
                 if step.env_step % config.evaluate_every == 0 or is_last:
@@ -113,7 +125,9 @@ class Session:
         evaluation = run.env_step // self.config.evaluate_every
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), run.workers)
+            is_free = run.workers > 0 and self.config.workers is None  # the training's processes sleep meanwhile
+            workers = workers_for(np.size(seeds)) if is_free else run.workers
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers)
         score = self._evaluator.play(run.agent, seeds, run.device)
         self._tables["evaluations"].add(_rows(run, score))
         for member, returns in zip(self.config.members, score.returns, strict=True):
