@@ -18,6 +18,7 @@ LAYERS = [
     {"training"},
     {"study"},
     {"report"},
+    {"experiments"},
     {"cli"},
     {"__main__"},
 ]

@@ -6,7 +6,17 @@ from aes_rl.lazy import offer
 
 if TYPE_CHECKING:
     from aes_rl.replay import Batch, Replay, Sample
-    from aes_rl.samplers import Adaptive, FullInformation, Naive, Predictive, Prioritized, Sampler, Uniform, configure
+    from aes_rl.samplers import (
+        Adaptive,
+        FullInformation,
+        LastValue,
+        Naive,
+        Predictive,
+        Prioritized,
+        Sampler,
+        Uniform,
+        configure,
+    )
     from aes_rl.types import Draw, Signal, Signals, Transition
 
 __version__ = "0.1.0"
@@ -16,6 +26,7 @@ __all__ = [
     "Batch",
     "Draw",
     "FullInformation",
+    "LastValue",
     "Naive",
     "Predictive",
     "Prioritized",

@@ -23,7 +23,7 @@ _COMMANDS = {
     "train": "aes_rl.training.command",
     "evaluate": "aes_rl.training.command",
     "record": "aes_rl.training.command",
-    "lab": "aes_rl.training.laboratory",
+    "lab": "aes_rl.experiments.command",
     "bench": "aes_rl.training.speed",
     "compare": "aes_rl.study.command",
     "tune": "aes_rl.study.tune",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from aes_rl import Adaptive, FullInformation, Naive, Predictive, Prioritized, Uniform
+from aes_rl import Adaptive, FullInformation, LastValue, Naive, Predictive, Prioritized, Uniform
 from aes_rl.samplers import RULES
 from aes_rl.testing import check_sampler
 
@@ -16,6 +16,7 @@ CONFIGS = {
     "adaptive, annealed": Adaptive(retention=0.8, retention_end=0.2, forget_every=5, networks=("actor",)),
     "adaptive, own nu": Adaptive(nu="auto", forget_every=6),
     "predictive": Predictive(refresh_every=7),
+    "last value": LastValue(memory=20),
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
     "naive": Naive(updates_per_epoch=10),
     "full-information": FullInformation(),

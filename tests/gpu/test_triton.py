@@ -150,4 +150,5 @@ def test_adam_is_torchs(has_target, weight_decay, monkeypatch) -> None:
     torch.testing.assert_close(fused, plain, rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(targets[1], targets[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(mean, optimiser.state_dict()["mean.0"], rtol=1e-5, atol=1e-6)
-    torch.testing.assert_close(square, optimiser.state_dict()["square.0"], rtol=1e-5, atol=1e-8)
+    # On a GPU torch rounds 1 − 0.999 to float32 after the subtraction, an error of 1.3e-5 that ours does not have.
+    torch.testing.assert_close(square, optimiser.state_dict()["square.0"], rtol=3e-5, atol=1e-8)

@@ -96,6 +96,30 @@ class NaivePrioritized(NaiveSampler):
         pass
 
 
+class NaiveLastValue(NaiveSampler):
+    def __init__(self, capacity, floor, memory):
+        super().__init__(capacity)
+        self.floor, self.keep = floor, 1 - 1 / memory
+        self.weight = self.total = 0.0
+
+    def fresh_mass(self, _slot):
+        return self.total / self.weight if self.weight else 1.0
+
+    def report(self, slots, probabilities, signals, clock):
+        self.weight *= self.keep
+        self.total *= self.keep
+        rows = [row for row in zip(slots, probabilities, signals, strict=True) if self.stamps[row[0]] <= clock]
+        for _, probability, d in rows:
+            weight = 1 / (min(clock, self.capacity) * probability)
+            self.weight += weight
+            self.total += weight * math.sqrt(d)
+        for slot, _, d in rows:
+            self.masses[slot] = max(math.sqrt(d), 1e-3 * self.total / self.weight)
+
+    def advance(self, _update_step):
+        pass
+
+
 class NaivePredictive(NaiveSampler):
     """S15 over plain lists: the last log norm and its update of every slot, weighted moments, one slope an age."""
 

@@ -9,7 +9,18 @@ import pytest
 import torch
 from torch.fx.experimental.proxy_tensor import make_fx
 
-from aes_rl import Adaptive, FullInformation, Naive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
+from aes_rl import (
+    Adaptive,
+    FullInformation,
+    LastValue,
+    Naive,
+    Predictive,
+    Prioritized,
+    Replay,
+    Signals,
+    Transition,
+    Uniform,
+)
 
 SAMPLERS = {
     "uniform": [Uniform()] * 2,
@@ -18,6 +29,7 @@ SAMPLERS = {
     "adaptive, own nu": [Adaptive(nu="auto", forget_every=3)] * 2,
     "adaptive, actor only": [Adaptive(networks=("actor",))] * 2,
     "predictive": [Predictive(refresh_every=3)] * 2,
+    "last value": [LastValue()] * 2,
     "naive": [Naive()] * 2,
     "full-information": [FullInformation()] * 2,
     "mixed": [Uniform(), Prioritized(), Adaptive(), Adaptive()],

@@ -26,7 +26,7 @@ _STYLES = {
     "naive": ("#E69F00", ":"),
 }
 _SPARE = ("#56B4E9", (0, (1, 1)))
-_LOOK: Any = {
+LOOK: Any = {
     "font.size": 9,
     "axes.spines.top": False,
     "axes.spines.right": False,
@@ -54,7 +54,7 @@ def save(figure: Figure, directory: Path, name: str) -> Path:
     return directory / f"{name}.svg"
 
 
-@mpl.rc_context(_LOOK)
+@mpl.rc_context(LOOK)
 def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
     """Mean ± standard deviation over seeds for every task of one agent: one page of the paper's figures."""
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
@@ -78,7 +78,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
     return figure
 
 
-@mpl.rc_context(_LOOK)
+@mpl.rc_context(LOOK)
 def captured_fractions(results: Results, agent: str) -> Figure | None:
     """How much of the removable gradient variance each sampler removes, over training."""
     runs = {run: points for run, points in results.variance.items() if run[1] == agent}
@@ -100,7 +100,7 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
     return figure
 
 
-@mpl.rc_context(_LOOK)
+@mpl.rc_context(LOOK)
 def aggregate_scores(aggregate: Aggregate) -> Figure:
     """Interquartile means and probabilities of improvement over uniform replay, with their intervals."""
     samplers = list(aggregate.interquartile_means)
@@ -117,7 +117,7 @@ def aggregate_scores(aggregate: Aggregate) -> Figure:
     return figure
 
 
-@mpl.rc_context(_LOOK)
+@mpl.rc_context(LOOK)
 def profiles(aggregate: Aggregate) -> Figure:
     """The share of runs above every normalised score, and the interquartile mean over training."""
     figure = Figure(figsize=(9, 3.2), layout="constrained")

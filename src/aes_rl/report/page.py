@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import jinja2
+from markupsafe import Markup
 
 from aes_rl.report.load import Results
 from aes_rl.report.tables import COLUMNS, Line
@@ -25,6 +26,15 @@ class Section(NamedTuple):
     figures: list[Picture]
 
 
+class PlainTable(NamedTuple):
+    """A table of an experiment."""
+
+    title: str
+    columns: list[str]
+    lines: list[list[str]]
+    note: str
+
+
 class TableOf(NamedTuple):
     """A table of measures on the page."""
 
@@ -41,15 +51,14 @@ def picture(path: Path, caption: str) -> Picture:
 
 def page(title: str, results: Results, window: int, sections: list[Section], tables: list[TableOf]) -> str:
     """The HTML."""
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
-    template = environment.from_string(files("aes_rl.report").joinpath("page.html").read_text())
     facts = {
         "runs": len(results.curves),
         "tasks": len({curve.task for curve in results.curves}),
         "samplers": len({curve.sampler for curve in results.curves}),
         "evaluations": f"{sum(len(curve.steps) for curve in results.curves):,}",
     }
-    return template.render(
+    return _render(
+        "page.html",
         title=title,
         window=window,
         facts=facts,
@@ -59,3 +68,15 @@ def page(title: str, results: Results, window: int, sections: list[Section], tab
         columns=list(COLUMNS.values()),
         speeds=results.speeds,
     )
+
+
+def experiment_page(title: str, lead: str, sections: list[Section], tables: list[PlainTable]) -> str:
+    """The HTML of one of the laboratory's experiments."""
+    return _render("experiment.html", title=title, lead=lead, sections=sections, tables=tables)
+
+
+def _render(template: str, **content: object) -> str:
+    folder = files("aes_rl.report")
+    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    style = Markup(folder.joinpath("style.css").read_text())
+    return environment.from_string(folder.joinpath(template).read_text()).render(style=style, **content)

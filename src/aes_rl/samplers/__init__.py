@@ -2,6 +2,7 @@
 
 from aes_rl.samplers.adaptive import Adaptive
 from aes_rl.samplers.full_information import FullInformation
+from aes_rl.samplers.last_value import LastValue
 from aes_rl.samplers.naive import Naive
 from aes_rl.samplers.predictive import Predictive
 from aes_rl.samplers.prioritized import Prioritized
@@ -13,6 +14,7 @@ __all__ = [
     "RULES",
     "Adaptive",
     "FullInformation",
+    "LastValue",
     "Naive",
     "Predictive",
     "Prioritized",

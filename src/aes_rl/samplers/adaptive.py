@@ -52,12 +52,18 @@ class Adaptive:
         check_networks(self.networks)
 
 
+def default_forget_every(capacity: int) -> int:
+    """The largest M with M² below the capacity, which Theorem 1 asks for."""
+    return max(1, math.isqrt(capacity - 1))
+
+
 class AdaptiveRule(AbstractRule):
     """m(i) = √(w(i) + ν), w(i) the importance-weighted sum of the squared gradient norms seen at slot i."""
 
     config_type: ClassVar = Adaptive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    updates_options = ("forget_every",)
 
     def __init__(self, config: Adaptive, setting: Setting):
         if config.retention_end is not None:
@@ -66,7 +72,7 @@ class AdaptiveRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
-        self.forget_every = config.forget_every or max(1, math.isqrt(setting.capacity - 1))
+        self.forget_every = config.forget_every or default_forget_every(setting.capacity)
         self.has_own_nu = config.nu == "auto"
         self.accumulator = Accumulator(setting, 1.0 if config.nu == "auto" else config.nu)
         self.live = torch.zeros(1, dtype=torch.int64, device=setting.engine.device)

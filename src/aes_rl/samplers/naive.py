@@ -47,6 +47,7 @@ class NaiveRule(AbstractRule):
     config_type: ClassVar = Naive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    updates_options = ("updates_per_epoch",)
 
     def __init__(self, config: Naive, setting: Setting):
         self.config = config

@@ -45,6 +45,7 @@ class PredictiveRule(AbstractRule):
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
     is_sequential = False
+    updates_options = ("memory", "refresh_every")
 
     def __init__(self, config: Predictive, setting: Setting):
         self.config = config

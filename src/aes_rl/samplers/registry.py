@@ -5,6 +5,7 @@ from typing import Any
 
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
+from aes_rl.samplers.last_value import LastValueRule
 from aes_rl.samplers.naive import NaiveRule
 from aes_rl.samplers.predictive import PredictiveRule
 from aes_rl.samplers.prioritized import PrioritizedRule
@@ -16,6 +17,7 @@ RULES: dict[str, type[AbstractRule]] = {
     "prioritized": PrioritizedRule,
     "adaptive": AdaptiveRule,
     "predictive": PredictiveRule,
+    "last-value": LastValueRule,
     "naive": NaiveRule,
     "full-information": FullInformationRule,
 }

@@ -40,6 +40,8 @@ class AbstractRule(ABC):
     """Whether the weights make the weighted mean over draws unbiased for the uniform mean (S1)."""
     is_sequential: ClassVar[bool] = True
     """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""
+    updates_options: ClassVar[tuple[str, ...]] = ()
+    """Options that count updates; a simulation whose steps stand for several updates divides them."""
     floor: float
     """κ: the probability reserved for the uniform part."""
     overwrite: Overwrite

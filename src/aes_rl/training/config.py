@@ -33,7 +33,7 @@ class Training:
     agent: Literal["sac", "ddpg"] = "sac"
     """Which learner; its options are below under its name."""
     samplers: tuple[str, ...] = ("adaptive",)
-    """Which samplers to compare, by name: uniform, prioritized, adaptive, predictive, naive."""
+    """Which samplers to compare, by name: uniform, prioritized, adaptive, predictive, last-value, naive."""
     seeds: tuple[int, ...] = (0,)
     """One member for each sampler and seed."""
     env_steps: int = 1_000_000

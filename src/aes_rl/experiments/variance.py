@@ -1,4 +1,4 @@
-"""The command `aes-rl lab`: what samplers do to the variance of the gradient."""
+"""`aes-rl lab variance`: how much gradient variance each sampler of a run removes."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,25 +25,9 @@ class Variance:
     """How gradients are measured: plainly, or scaled as Adam scales its steps."""
 
 
-_HELP = """aes-rl lab: what samplers do to the variance of the gradient
-
-  aes-rl lab variance RUN    how much of it each sampler removes in a run's newest checkpoint
-
-Each experiment has --help."""
-
-
-def lab(words: list[str]) -> None:
-    """Run one of the laboratory's experiments."""
-    if not words or words[0] in ("--help", "-h"):
-        print(_HELP)
-    elif words[0] == "variance":
-        variance(tyro.cli(Variance, prog="aes-rl lab variance", args=words[1:]))
-    else:
-        raise ValueError(f"unknown experiment {words[0]!r}; aes-rl lab has: variance")
-
-
-def variance(asked: Variance) -> None:
+def variance(words: list[str]) -> None:
     """Print a reading of every member."""
+    asked = tyro.cli(Variance, prog="aes-rl lab variance", args=words)
     run = loaded(asked.run)
     batch_size = run.config.agent_config.batch_size
     readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)

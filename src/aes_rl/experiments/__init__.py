@@ -1,0 +1,1 @@
+"""The laboratory's experiments as commands: `aes-rl lab`."""

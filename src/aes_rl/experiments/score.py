@@ -1,0 +1,142 @@
+"""`aes-rl lab score`: samplers simulated on recorded problems."""
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tyro
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from aes_rl.lab.score import Point, score_of
+from aes_rl.lab.trace import Trace, load
+from aes_rl.samplers.registry import RULES, configure
+from aes_rl.types import Signal
+
+SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
+WITHIN = 0.1
+"""A score at n slots is the mean over the moments with at most a tenth fewer."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Print the captured fraction of samplers on recorded problems, by live slots and batch size."""
+
+    samplers: tyro.conf.Positional[tuple[str, ...]] = SAMPLERS
+    """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1."""
+    problems: tuple[Path, ...] = (Path("problems"),)
+    """Recorded problems: files, or folders of them. Make one with aes-rl train --trace-every and aes-rl lab pack."""
+    batch_sizes: tuple[int, ...] = (256, 64)
+    """Batch sizes to simulate."""
+    slots: tuple[int, ...] = (100_000, 300_000, 1_000_000)
+    """Live slots at which to look."""
+    module: str | None = None
+    """A module to import first, which adds a sampler of your own to aes_rl.samplers.registry.RULES."""
+    output: Path | None = None
+    """Where to write every point, as CSV."""
+
+
+@dataclass(frozen=True)
+class Scored:
+    """One sampler on one problem with one batch size."""
+
+    problem: str
+    batch_size: int
+    sampler: str
+    points: list[Point] = field(repr=False)
+
+    def at(self, slots: int) -> float:
+        """The mean captured fraction about a number of live slots; nan where the problem has none."""
+        near = [p.captured_fraction for p in self.points if (1 - WITHIN) * slots <= p.live <= slots]
+        return float(np.mean(near)) if near else float("nan")
+
+    @property
+    def lowest(self) -> float:
+        """The lowest captured fraction at any moment."""
+        return min(point.captured_fraction for point in self.points)
+
+
+def score(words: list[str]) -> None:
+    """Print the table."""
+    asked = tyro.cli(Score, prog="aes-rl lab score", args=words)
+    if asked.module is not None:
+        import_module(asked.module)
+    configs = {name: parse(name) for name in asked.samplers}
+    problems = find(asked.problems)
+    jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in configs]
+    results = [
+        Scored(problem.name, batch, name, score_of(configs[name], problem, batch))
+        for problem, batch, name in track(jobs, "simulating", console=Console(stderr=True))
+    ]
+    Console().print(_table(results, asked))
+    if asked.output is not None:
+        write(results, asked.output)
+
+
+def parse(text: str) -> Any:
+    """A sampler's configuration from its name and options, such as `adaptive:nu=auto`."""
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = {}
+    for part in filter(None, rest.split(",")):
+        option, equals, value = part.partition("=")
+        if not equals:
+            raise ValueError(f"{part!r} of sampler {text!r} is no option; write name=value")
+        options[option] = _value(value)
+    config = configure(name, **options)
+    if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
+        raise ValueError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
+    return config
+
+
+def find(paths: Sequence[Path]) -> list[Trace]:
+    """The recorded problems in files and folders."""
+    files = [file for path in paths for file in (sorted(path.glob("*.safetensors")) if path.is_dir() else [path])]
+    if not files:
+        raise ValueError(
+            f"no recorded problem in {', '.join(map(str, paths))}; record one with aes-rl train --trace-every and "
+            "aes-rl lab pack"
+        )
+    return [load(file) for file in files]
+
+
+def write(results: Sequence[Scored], path: Path) -> None:
+    """Every point of every simulation."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(("problem", "batch_size", "sampler", "live_slots", "captured_fraction", "oracle_ratio"))
+        for result in results:
+            for point in result.points:
+                figures = (f"{point.captured_fraction:.4f}", f"{point.oracle_ratio:.4f}")
+                writer.writerow((result.problem, result.batch_size, result.sampler, point.live, *figures))
+
+
+def _table(results: list[Scored], asked: Score) -> Table:
+    table = Table("problem", "batch", "slots", *asked.samplers, title="captured fraction: 0 is uniform, 1 the oracle")
+    for problem, batch in dict.fromkeys((r.problem, r.batch_size) for r in results):
+        own = [r for r in results if (r.problem, r.batch_size) == (problem, batch)]
+        for label, values in _lines(own, asked.slots):
+            table.add_row(problem, str(batch), label, *(f"{value:.2f}" for value in values))
+    return table
+
+
+def _lines(results: list[Scored], slots: tuple[int, ...]) -> Iterator[tuple[str, list[float]]]:
+    for count in slots:
+        values = [result.at(count) for result in results]
+        if not all(np.isnan(values)):
+            yield f"{count:,}", values
+    yield "lowest", [result.lowest for result in results]
+
+
+def _value(text: str) -> Any:
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -1,0 +1,118 @@
+"""`aes-rl lab sweep`: which of AES's parameters makes it lose, one at a time, on recorded problems."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import matplotlib as mpl
+import numpy as np
+import tyro
+from matplotlib.figure import Figure
+from rich.console import Console
+from rich.progress import track
+
+from aes_rl.experiments.score import Scored, find, write
+from aes_rl.lab.score import score_of
+from aes_rl.lab.trace import Trace
+from aes_rl.report.figures import LOOK, save
+from aes_rl.report.page import PlainTable, Section, experiment_page, picture
+from aes_rl.samplers.adaptive import Adaptive
+
+_VALUES: dict[str, tuple[Any, ...]] = {
+    "nu": (1.0, 100.0, 1000.0, 1e4, 1e5, 1e6, 1e7, "auto"),
+    "floor": (0.05, 0.1, 0.2, 0.5, 0.8),
+    "forget_every": (100, 333, 1000, 3333, 10_000),
+    "retention": (0.0, 0.3, 0.7, 0.9, 1.0),
+}
+"""Options of AES and what to try; the others stay at the paper's values."""
+_LETTERS = {"nu": "ν", "floor": "κ", "forget_every": "M", "retention": "ϱ"}
+_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """Vary AES's parameters one at a time on recorded problems; write a figure, CSV and a page."""
+
+    output: tyro.conf.Positional[Path] = Path("lab/sweep")
+    """Folder to write to."""
+    problems: tuple[Path, ...] = (Path("problems"),)
+    """Recorded problems: files, or folders of them."""
+    batch_sizes: tuple[int, ...] = (256,)
+    """Batch sizes to simulate."""
+    thinning: int = 1
+    """Use every so many-th recorded slot: faster and coarser."""
+
+
+def sweep(words: list[str]) -> None:
+    """Simulate, draw and write."""
+    asked = tyro.cli(Sweep, prog="aes-rl lab sweep", args=words)
+    problems = [problem.thinned(asked.thinning) for problem in find(asked.problems)]
+    jobs = [
+        (problem, batch, option, value)
+        for problem in problems
+        for batch in asked.batch_sizes
+        for option, values in _VALUES.items()
+        for value in values
+    ]
+    results = {_key(*job): _scored(*job) for job in track(jobs, "simulating", console=Console(stderr=True))}
+    asked.output.mkdir(parents=True, exist_ok=True)
+    write(list(results.values()), asked.output / "sweep.csv")
+    figure = picture(save(_draw(results), asked.output, "sweep"), "Captured fraction at the end of every record.")
+    table = _table(results)
+    lead = "AES with the paper's κ 0.2, ν 1000, ϱ 0.7 and M 999, one parameter changed at a time."
+    page = experiment_page("What each parameter of AES does", lead, [Section("Captured fraction", [figure])], [table])
+    (asked.output / "index.html").write_text(page)
+    console = Console()
+    for line in table.lines:
+        console.print("  ".join(line))
+    console.print(f"the figure, all numbers and a page are in {asked.output}")
+
+
+def last(result: Scored) -> float:
+    """The captured fraction over the last tenth of the record."""
+    recent = result.points[-max(1, len(result.points) // 10) :]
+    return float(np.mean([point.captured_fraction for point in recent]))
+
+
+def _key(problem: Trace, batch: int, option: str, value: Any) -> tuple[str, int, str, Any]:
+    return problem.name, batch, option, value
+
+
+def _scored(problem: Trace, batch: int, option: str, value: Any) -> Scored:
+    config = replace(Adaptive(), **{option: value})
+    return Scored(problem.name, batch, f"adaptive:{option}={value}", score_of(config, problem, batch))
+
+
+@mpl.rc_context(LOOK)
+def _draw(results: dict[tuple[str, int, str, Any], Scored]) -> Figure:
+    figure = Figure(figsize=(10, 3), layout="constrained")
+    axes = figure.subplots(1, len(_VALUES), sharey=True)
+    lines = list(dict.fromkeys(key[:2] for key in results))
+    shown: dict[str, Any] = {}
+    for axis, (option, values) in zip(axes, _VALUES.items(), strict=True):
+        for colour, (problem, batch) in zip(_COLOURS, lines, strict=False):
+            heights = [last(results[problem, batch, option, value]) for value in values]
+            (shown[f"{problem}, batch {batch}"],) = axis.plot(heights, color=colour, marker="o", markersize=3)
+        labels = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]
+        axis.set_xticks(range(len(values)), labels, rotation=40, fontsize=7)
+        axis.axhline(0, color="#999999", linewidth=0.8)
+        axis.set_xlabel(_LETTERS[option])
+    axes[0].set_ylabel("captured fraction")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3)
+    return figure
+
+
+def _table(results: dict[tuple[str, int, str, Any], Scored]) -> PlainTable:
+    lines = list(dict.fromkeys(key[:2] for key in results))
+    rows = [
+        [
+            f"{_LETTERS[option]} = {value}",
+            *(f"{last(results[problem, batch, option, value]):.2f}" for problem, batch in lines),
+        ]
+        for option, values in _VALUES.items()
+        for value in values
+    ]
+    columns = ["parameter", *(f"{problem}, batch {batch}" for problem, batch in lines)]
+    return PlainTable(
+        "Captured fraction over the last tenth of the record", columns, rows, "0 is uniform, 1 the oracle."
+    )

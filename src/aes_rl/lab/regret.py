@@ -1,0 +1,157 @@
+"""The regret of adaptive selection on streams of gradient norms with a known optimum (S13, S14).
+
+The samplers are the ones that train agents; only the norms are made up. Norms lie between 0 and 1, so G² = 1.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+
+from aes_rl.lab import theory
+from aes_rl.lab.variance import cost, oracle_cost
+from aes_rl.samplers.adaptive import Adaptive, default_forget_every
+from aes_rl.samplers.full_information import FullInformation
+from aes_rl.samplers.naive import Naive
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import Signal, Signals
+
+Array = np.ndarray[Any, Any]
+Norms = Callable[[int], Array]
+"""The squared norms of all slots at an update, from 0."""
+
+
+@dataclass(frozen=True)
+class Regret:
+    """Mean and standard error over runs, divided by |B|²."""
+
+    updates: int
+    static: float
+    static_error: float
+    dynamic: float
+    dynamic_error: float
+
+
+def constant(slots: int, updates: int, seed: int = 0) -> Norms:
+    """The same lognormal norms at every update, with noise: the best distribution stays what it is."""
+    del updates
+    size = _sizes(slots, np.random.default_rng(seed))
+    return lambda update: size * np.random.default_rng((seed, 1, update)).uniform(0.5, 1.5, slots) / 1.5
+
+
+def alternating(slots: int, updates: int, seed: int = 0) -> Norms:
+    """Halfway through, the norms change owners: what the sums say turns wrong, and stays so for long."""
+    generator = np.random.default_rng(seed)
+    size = _sizes(slots, generator)
+    other = generator.permutation(size)
+    return lambda update: size if update < updates // 2 else other
+
+
+def wandering(slots: int, updates: int, seed: int = 0, swings: float = 4) -> Norms:
+    """Every norm swings by a factor of e² some times, in a period of its own: the best distribution always moves."""
+    period = updates / swings
+    generator = np.random.default_rng(seed)
+    size, phase = _sizes(slots, generator), generator.uniform(0, 2 * math.pi, slots)
+    frequency = 2 * math.pi / (period * generator.uniform(0.5, 2, slots))
+    return lambda update: size * np.exp(np.sin(frequency * update + phase) - 1)
+
+
+STREAMS: dict[str, Callable[[int, int], Norms]] = {
+    "constant": constant,
+    "alternating": alternating,
+    "wandering": wandering,
+}
+"""Streams by name, from slots and updates."""
+
+
+def regret_of(
+    config: Any,
+    norms: Norms,
+    slots: int,
+    updates: int,
+    batch_size: int = 1,
+    runs: int = 8,
+    overwrite_every: int | None = None,
+) -> Regret:
+    """Regret of a sampler over a stream, in runs that differ in what is drawn.
+
+    With `overwrite_every`, after that many updates the oldest slot is written anew, as in training; its norm then is
+    what the stream says.
+    """
+    sampler = Sampler([config] * runs, capacity=slots, total_updates=updates)
+    streams = Streams(range(runs), sampler.engine)
+    for _ in range(slots):
+        _place(sampler, streams)
+    is_full = Signal.EVERY_GRADIENT_NORM in sampler.needs
+    costs = torch.zeros(runs, dtype=torch.float64)
+    best, total = 0.0, torch.zeros(slots, dtype=torch.float64)
+    for update in range(updates):
+        now = torch.from_numpy(norms(update))
+        costs += cost(now, sampler.probabilities())
+        best += oracle_cost(now).item()
+        total += now
+        if is_full:
+            sampler.observe_all(now.expand(runs, -1))
+        else:
+            draw = sampler.draw(streams.uniform(Stream.DRAW, streams.counter(update), batch_size))
+            seen = now[draw.slots]
+            sampler.feedback(draw, Signals(seen.sqrt(), {"all": seen}))
+        sampler.advance(update + 1)
+        if overwrite_every and (update + 1) % overwrite_every == 0:
+            _place(sampler, streams)
+    static, dynamic = (costs - oracle_cost(total)) / slots**2, (costs - best) / slots**2
+    return Regret(
+        updates,
+        static.mean().item(),
+        _error(static),
+        dynamic.mean().item(),
+        _error(dynamic),
+    )
+
+
+def slope(updates: Sequence[int], regrets: Sequence[float]) -> float:
+    """Of the logarithms: the power of T by which regret grows."""
+    return float(np.polyfit(np.log(updates), np.log(regrets), 1)[0])
+
+
+def full_information() -> FullInformation:
+    """Corollary 1's sampler."""
+    return FullInformation(nu=1.0, overwrite="fifo")
+
+
+def partial_information(slots: int, updates: int, is_implied: bool) -> Adaptive:
+    """Corollary 2's sampler, with the ν of its statement or the one its proof implies."""
+    floor = theory.exploration(slots, updates)
+    nu = theory.implied_nu(slots, floor, 1.0) if is_implied else 1.0
+    return Adaptive(floor=floor, nu=nu, retention=1.0, overwrite="fifo")
+
+
+def dynamic(slots: int, floor: float, nu: float, forget_every: int | None = None, retention: float = 0.0) -> Adaptive:
+    """Algorithm 2's sampler: restarts, or forgets a share, every M updates; by default the largest M with M² < |B|."""
+    every = forget_every or default_forget_every(slots)
+    return Adaptive(floor=floor, nu=nu, retention=retention, forget_every=every, overwrite="fifo")
+
+
+def naive(floor: float, nu: float, updates_per_epoch: int) -> Naive:
+    """Algorithm 1's sampler."""
+    return Naive(updates_per_epoch=updates_per_epoch, floor=floor, nu=nu)
+
+
+def _error(values: torch.Tensor) -> float:
+    """Standard error of the mean; zero for a single run."""
+    return values.std().item() / math.sqrt(len(values)) if len(values) > 1 else 0.0
+
+
+def _place(sampler: Sampler, streams: Streams) -> None:
+    sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
+
+
+def _sizes(slots: int, generator: np.random.Generator) -> Array:
+    """Lognormal sizes, of which uniform sampling makes two and a half times the least cost, scaled to at most one."""
+    size = np.exp(generator.normal(0, math.sqrt(4 * math.log(2.5)), slots))
+    scaled: Array = size / size.max()
+    return scaled

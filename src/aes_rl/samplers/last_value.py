@@ -1,0 +1,96 @@
+"""Draw in proportion to the norm last seen: the simplest use of feedback, a baseline for the laboratory."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.engines import fused
+from aes_rl.samplers.accumulator import Networks, check_networks, squared_norm
+from aes_rl.samplers.distribution import OVERWRITES, Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Counter, Draw, Signal, Signals
+
+
+@dataclass(frozen=True)
+class LastValue:
+    """The last norm seen of a slot, taken at its word."""
+
+    floor: float = 0.1
+    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    memory: int = 1000
+    """Updates over which the mean that new slots start with fades."""
+    networks: Networks = None
+    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    overwrite: Overwrite = "fifo"
+    """Which slot a full buffer gives up."""
+
+    def __post_init__(self) -> None:
+        checks.floor(self.floor)
+        checks.count("memory", self.memory)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+        check_networks(self.networks)
+
+
+class LastValueRule(AbstractRule):
+    """m(i) = √d(i) of the last report; a new slot starts with the mean of √d over the buffer."""
+
+    config_type: ClassVar = LastValue
+    needs = Signal.GRADIENT_NORM
+    is_unbiased = True
+    updates_options = ("memory",)
+
+    def __init__(self, config: LastValue, setting: Setting):
+        self.config = config
+        self.setting = setting
+        self.floor = config.floor
+        self.overwrite = config.overwrite
+        self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.engine.device)
+        """Importance-weighted sums of 1 and √d over the draws, fading."""
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return _mean(self.moments).expand(slots.shape).contiguous()
+
+    @override
+    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
+        norms = squared_norm(signals, self.config.networks)
+        moments, masses = _heard(self.moments, draw.probabilities, draw.size, norms, 1 - 1 / self.config.memory)
+        self.moments.copy_(moments)
+        return masses
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> None:
+        del update_step
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"moments": self.moments}
+
+
+@fused
+def _heard(
+    moments: Float[Tensor, "p 2"],
+    probabilities: Float[Tensor, "p B"],
+    size: Counter,
+    squared_norms: Float[Tensor, "p B"],
+    keep: float,
+) -> tuple[Float[Tensor, "p 2"], Float[Tensor, "p B"]]:
+    """The sums after a report, and the masses; a norm of zero leaves a slot a thousandth of the mean."""
+    roots = squared_norms.double().sqrt()
+    weights = torch.where(roots > 0, 1 / (size * probabilities), 0.0)  # reports on slots written since are zero
+    moments = keep * moments + torch.stack([weights, weights * roots], dim=-1).sum(dim=1)
+    return moments, torch.maximum(roots, 1e-3 * _mean(moments)).clamp(min=1e-150)
+
+
+def _mean(moments: Float[Tensor, "p 2"]) -> Float[Tensor, "p 1"]:
+    """The mean of √d, 1 before the first report."""
+    return torch.where(moments[:, :1] > 0, moments[:, 1:] / moments[:, :1].clamp(min=1e-300), 1.0).clamp(min=1e-150)

@@ -1,0 +1,65 @@
+"""The laboratory's commands on a small recorded problem."""
+
+import csv
+
+import pytest
+
+from aes_rl.cli import main
+
+RUN = """--task InvertedPendulum-v5 --samplers uniform --env-steps 700 --capacity 500 --trace-every 100
+--traced-slots 500 --evaluate-every 700 --evaluation-episodes 1 --sac.hidden 8 8 --sac.batch-size 16
+--sac.warm-up-steps 100"""
+
+
+@pytest.fixture(scope="module")
+def problems(tmp_path_factory):
+    """A folder with one packed problem."""
+    folder = tmp_path_factory.mktemp("laboratory")
+    main(["train", str(folder / "run"), *RUN.split()])
+    main(["lab", "pack", str(folder / "run"), str(folder / "problems" / "pendulum.safetensors")])
+    return folder / "problems"
+
+
+def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [
+        "--problems",
+        str(problems),
+        "--slots",
+        "500",
+        "--batch-sizes",
+        "16",
+        "--output",
+        str(tmp_path / "all.csv"),
+    ]
+    main(["lab", "score", "uniform", "adaptive:nu=auto,floor=0.1", "predictive", *words])
+    printed = capsys.readouterr().out
+    assert "adaptive:nu=auto,floor=0.1" in printed
+    assert "lowest" in printed
+    with (tmp_path / "all.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert {row["sampler"] for row in rows} == {"uniform", "adaptive:nu=auto,floor=0.1", "predictive"}
+    assert all(abs(float(row["captured_fraction"])) < 1e-3 for row in rows if row["sampler"] == "uniform")
+
+
+def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:
+    main(["lab", "sweep", str(tmp_path), "--problems", str(problems), "--batch-sizes", "16"])
+    assert "ν = auto" in capsys.readouterr().out
+    assert {"sweep.csv", "sweep.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [
+        (["score", "best"], "unknown sampler 'best'"),
+        (["score", "adaptive:nu"], "'nu' of sampler 'adaptive:nu' is no option"),
+        (["score", "adaptive:mu=1"], "has no option 'mu'"),
+        (["score", "full-information"], "hears from all slots at once"),
+        (["score", "uniform", "--problems", "nowhere"], "nowhere holds no recorded problem"),
+        (["guess"], "unknown experiment 'guess'"),
+    ],
+)
+def test_bad_input_is_one_line(words, line, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["lab", *words])
+    assert line in capsys.readouterr().err

@@ -1,0 +1,140 @@
+"""Recorded problems: what is recorded is what the agent says, and samplers score what they must on it."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Uniform
+from aes_rl.agents import SAC
+from aes_rl.lab import trace
+from aes_rl.lab.measure import expected_norms
+from aes_rl.lab.score import Clock, expected, heard, in_rounds, score_of
+from aes_rl.lab.variance import captured_fraction
+from aes_rl.training import Session, Training
+
+SMALL = Training(
+    task="InvertedPendulum-v5",
+    samplers=("uniform",),
+    env_steps=900,
+    capacity=600,
+    trace_every=100,
+    traced_slots=300,
+    evaluate_every=900,
+    evaluation_episodes=1,
+    sac=SAC(hidden=(8, 8), batch_size=16, warm_up_steps=100),
+)
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory):
+    """A short run whose buffer is full and overwritten, with the exact norms at its end."""
+    directory = tmp_path_factory.mktemp("run")
+    session = Session(SMALL, directory)
+    for _ in session.steps():
+        pass
+    run = session.run
+    exact = expected_norms(run.agent, run.replay, np.arange(0, 600, 2), 4, seed=900).total[0]
+    session.close()
+    return trace.load(directory / "trace"), exact
+
+
+def lognormal(moments=30, slots=400, thinning=4, is_lasting=True, seed=0):
+    """A made-up record: lognormal norms that stay as they are, or are new at every moment."""
+    generator = np.random.default_rng(seed)
+    logs = 2 * np.broadcast_to(generator.normal(size=(1 if is_lasting else moments, slots)), (moments, slots))
+    facts = trace.Facts("made-up", "none", 0, slots * thinning, 64, slots * thinning, thinning)
+    insertions = slots * thinning + 100 * np.arange(1, moments + 1)
+    # The clock counts insertions, so slots would be overwritten; a capacity never reached keeps them.
+    facts = replace(facts, warm_up_steps=slots * thinning, capacity=slots * thinning + int(insertions[-1]))
+    whole = np.full((moments, 1, Clock(trace.Trace(facts, insertions, logs, logs)).slots), -np.inf)
+    whole[:, 0, :slots] = logs
+    return trace.Trace(facts, insertions, whole.astype(np.float16), (whole[:, 0] / 2).astype(np.float16))
+
+
+def test_a_record_holds_the_agents_own_norms(recorded) -> None:
+    problem, exact = recorded
+    assert problem.facts.thinning == 2
+    assert problem.insertions.tolist() == list(range(100, 1000, 100))
+    assert problem.logs.shape == (9, 4, 300)
+    torch.testing.assert_close(expected(problem, -1, 300), exact, rtol=5e-3, atol=0)
+    assert np.isinf(problem.logs[1, :, 100:]).all()
+    assert np.isfinite(problem.logs[1, :, :100]).all()
+
+
+def test_packed_records_are_the_recorded_ones(recorded, tmp_path) -> None:
+    problem, _ = recorded
+    problem.save(tmp_path / "problem.safetensors")
+    again = trace.load(tmp_path / "problem.safetensors")
+    assert again.facts == problem.facts
+    assert np.array_equal(again.logs, problem.logs)
+    thin = problem.thinned(3, every=2)
+    assert thin.facts.thinning == 6
+    assert np.array_equal(thin.errors, problem.errors[1::2, ::3])
+
+
+@pytest.mark.parametrize("insertions", [1, 2, 599, 600, 601, 900])
+def test_the_clock_writes_what_a_buffer_writes(recorded, insertions) -> None:
+    clock = Clock(recorded[0])
+    content = {}
+    for number in range(insertions):
+        content[number % 600] = number
+    slots = np.array([slot // 2 for slot in sorted(content) if slot % 2 == 0])
+    assert clock.written(insertions) == sum(number % 600 % 2 == 0 for number in range(insertions))
+    assert clock.last_written(slots, insertions).tolist() == [content[2 * slot] for slot in slots]
+
+
+def test_what_is_heard_is_of_the_right_content(recorded) -> None:
+    """Insertion 650 falls between the moments 600 and 700; slots below 50 hold what only the later one knows."""
+    moments = np.arange(9, dtype=np.float16).reshape(9, 1, 1)
+    problem = replace(recorded[0], logs=np.broadcast_to(moments, (9, 4, 300)))
+    clock, slots = Clock(problem), np.arange(300)
+    seen = {5: np.zeros(300, bool), 6: np.zeros(300, bool)}
+    for seed in range(60):
+        norms, _ = heard(problem, clock, slots, 650, np.random.default_rng(seed))
+        for moment, mark in seen.items():
+            mark |= np.isclose(norms, 2 * np.exp(moment))
+    assert not seen[5][:25].any()
+    assert seen[6][:25].all()
+    assert not seen[6][25:50].any()  # overwritten by insertion 700
+    assert seen[5][25:].all()
+    assert seen[6][50:].all()
+
+
+def test_uniform_scores_zero_and_the_oracle_one(recorded) -> None:
+    for problem in (recorded[0], lognormal()):
+        assert all(abs(point.captured_fraction) < 1e-9 for point in score_of(Uniform(), problem))
+        norms = expected(problem, -1, 300)
+        norms = norms[norms > 0]
+        best = norms.sqrt() / norms.sqrt().sum()
+        assert captured_fraction(norms, best).item() == pytest.approx(1)
+        assert 0 < score_of(Uniform(), problem)[-1].oracle_ratio < 1
+
+
+@pytest.mark.parametrize("config", [LastValue(floor=0.01), Predictive(floor=0.01)])
+def test_norms_that_stay_are_learned(config) -> None:
+    assert score_of(config, lognormal())[-1].captured_fraction > 0.9
+
+
+def test_norms_that_change_at_once_teach_caution() -> None:
+    """A last value taken at its word loses where nothing lasts; a forecast does not."""
+    problem = lognormal(is_lasting=False)
+    forecast, last = score_of(Predictive(), problem), score_of(LastValue(), problem)
+    assert np.mean([p.captured_fraction for p in forecast]) > np.mean([p.captured_fraction for p in last])
+
+
+def test_options_that_count_updates_are_scaled() -> None:
+    assert in_rounds(Adaptive(), 8.0, 1_000_000) == Adaptive(forget_every=125, overwrite="fifo")
+    assert in_rounds(Predictive(refresh_every=4), 8.0, 100).refresh_every == 1
+    assert in_rounds(Prioritized(), 8.0, 100) == Prioritized()
+
+
+def test_a_first_member_that_overwrites_at_random_is_refused() -> None:
+    with pytest.raises(ValueError, match="trace_every needs a first sampler that overwrites the oldest slot"):
+        replace(SMALL, samplers=("adaptive",))
+
+
+def test_an_empty_folder_is_refused(tmp_path) -> None:
+    with pytest.raises(ValueError, match="holds no recorded problem"):
+        trace.load(tmp_path)
