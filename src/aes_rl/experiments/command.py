@@ -9,11 +9,14 @@ _HELP = """aes-rl lab: what samplers do to the variance of the gradient, and whe
   aes-rl lab score SAMPLER …         how much samplers would remove on recorded problems, in seconds
   aes-rl lab sweep                   which of AES's parameters makes it lose, on recorded problems
   aes-rl lab regret                  regret over the number of updates, beside the paper's bounds
+  aes-rl lab trajectory              the same on the policy gradient of the theory, with real trajectories
   aes-rl lab pack RUN                the norms that a run recorded (--trace-every) as one small file
 
 Each experiment has --help."""
 
-_EXPERIMENTS = {name: f"aes_rl.experiments.{name}" for name in ("variance", "score", "sweep", "regret", "pack")}
+_EXPERIMENTS = {
+    name: f"aes_rl.experiments.{name}" for name in ("variance", "score", "sweep", "regret", "trajectory", "pack")
+}
 
 
 def lab(words: list[str]) -> None:

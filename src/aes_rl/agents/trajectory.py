@@ -1,0 +1,155 @@
+"""The general off-policy policy gradient (S12): the setting of the paper's theory, on whole trajectories.
+
+An item of the buffer is a trajectory with the probabilities that the behaviour policy gave its actions. Its share of
+the gradient is ω(τ)·∇log p(τ|π)·R(τ), with ω the product of the steps' ratios. The networks are small, and the gradient
+of every item is exact.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, grad, vmap
+
+from aes_rl import checks
+
+
+@dataclass(frozen=True)
+class Trajectory:
+    """The policy gradient of the paper's theory."""
+
+    hidden: tuple[int, ...] = (16,)
+    """Units of the policy's hidden layers."""
+    learning_rate: float = 1e-3
+    """Step of plain gradient ascent."""
+    discount: float = 0.99
+    """γ."""
+    horizon: int = 20
+    """H: steps of a trajectory at most."""
+    batch_size: int = 8
+    """|Ψ|: items drawn an update."""
+    policy_floor: float = 0.05
+    """β: the least probability of every discrete action, which bounds the ratios; continuous actions have none."""
+    standard_deviation: float = 0.5
+    """Of a continuous action about its mean."""
+    items: Literal["trajectories", "pairs"] = "trajectories"
+    """What is stored: trajectories, or state–action pairs with the return that followed."""
+    ratio_clip: float | None = None
+    """The largest ratio of one step; None clips none. Lowers the variance and adds bias."""
+    ratio_scale: float = 1.0
+    """Power of every step's ratio, between 0 and 1: below one it pulls ratios towards one, with the same trade."""
+    has_baseline: bool = False
+    """Whether the mean return of the buffer is subtracted from every return."""
+
+    def __post_init__(self) -> None:
+        for name in ("horizon", "batch_size"):
+            checks.count(name, getattr(self, name))
+        for name in ("learning_rate", "standard_deviation"):
+            checks.positive(name, getattr(self, name))
+        for name in ("discount", "ratio_scale"):
+            checks.fraction(name, getattr(self, name))
+        checks.floor(self.policy_floor)
+        checks.choice("items", self.items, ("trajectories", "pairs"))
+        if self.ratio_clip is not None:
+            checks.positive("ratio_clip", self.ratio_clip)
+
+
+class Items(NamedTuple):
+    """Some items: trajectories of H steps, or pairs as trajectories of one step."""
+
+    observation: Float[Tensor, "n H O"]
+    action: Float[Tensor, "n H A"]
+    """Discrete actions as ones and zeros."""
+    log_behaviour: Float[Tensor, "n H"]
+    """log μ(a|s) when the action was taken."""
+    is_taken: Float[Tensor, "n H"]
+    """1 for steps of the trajectory, 0 behind its end."""
+    outcome: Float[Tensor, "n"]
+    """The discounted return from the item's first step."""
+
+
+class TrajectoryAgent:
+    """A stochastic policy and the gradients of stored items with respect to its parameters."""
+
+    def __init__(self, config: Trajectory, observation_size: int, action_size: int, is_discrete: bool, seed: int):
+        if is_discrete and config.policy_floor * action_size >= 1:
+            raise ValueError(
+                f"policy_floor is {config.policy_floor} with {action_size} actions; it must stay below 1/{action_size}"
+            )
+        self.config, self.is_discrete, self.action_size = config, is_discrete, action_size
+        sizes = [observation_size, *config.hidden]
+        generator = torch.Generator().manual_seed(seed)
+        layers: list[nn.Module] = []
+        for size, following in zip(sizes, [*config.hidden, action_size], strict=True):
+            layer = nn.Linear(size, following, dtype=torch.float64)
+            bound = 1 / math.sqrt(size)
+            for parameter in layer.parameters():
+                parameter.data.uniform_(-bound, bound, generator=generator)
+            layers += [layer, nn.Tanh()]
+        self._network = nn.Sequential(*layers[:-1])
+        self.parameters = {name: parameter.detach() for name, parameter in self._network.named_parameters()}
+        self._gradients = vmap(grad(self._objective), in_dims=(None, 0))
+
+    def act(self, observation: Float[Tensor, "O"], generator: torch.Generator) -> tuple[Float[Tensor, "A"], float]:
+        """An action, a discrete one as ones and zeros, and log μ of it."""
+        head: Tensor = functional_call(self._network, self.parameters, (observation,))
+        if self.is_discrete:
+            chances = self._chances(head)
+            chosen = int(torch.multinomial(chances, 1, generator=generator))
+            action = torch.zeros(self.action_size, dtype=torch.float64)
+            action[chosen] = 1
+        else:
+            noise = torch.randn(self.action_size, generator=generator, dtype=torch.float64)
+            action = head + self.config.standard_deviation * noise
+        return action, float(self._log_probability(self.parameters, observation, action))
+
+    def gradients(self, items: Items, baseline: float = 0.0) -> Float[Tensor, "n D"]:
+        """ω_i g_i of every item, as one long vector each; ω is a number, not part of the gradient."""
+        parts = self._gradients(self.parameters, items)
+        flat = torch.cat([part.reshape(len(items.outcome), -1) for part in parts.values()], dim=1)
+        factor = self.ratios(items) * (items.outcome - (baseline if self.config.has_baseline else 0.0))
+        return flat * factor.unsqueeze(1)
+
+    def ratios(self, items: Items) -> Float[Tensor, "n"]:
+        """ω of every item, its steps' ratios scaled and clipped as configured."""
+        logs = vmap(self._logs, in_dims=(None, 0))(self.parameters, items) - items.log_behaviour
+        logs = self.config.ratio_scale * logs
+        if self.config.ratio_clip is not None:
+            logs = logs.clamp(max=math.log(self.config.ratio_clip))
+        return (logs * items.is_taken).sum(dim=1).exp()
+
+    def ascend(self, gradient: Float[Tensor, "D"]) -> None:
+        """One step along an estimate of ∇J."""
+        if not bool(gradient.isfinite().all()):
+            raise ValueError(
+                "the policy gradient is not finite: the products of ratios have exploded; lower learning_rate or "
+                "horizon, or set ratio_clip"
+            )
+        parts = torch.split(gradient, [parameter.numel() for parameter in self.parameters.values()])
+        for parameter, part in zip(self.parameters.values(), parts, strict=True):
+            parameter += self.config.learning_rate * part.view_as(parameter)
+
+    def _objective(self, parameters: dict[str, Tensor], item: Items) -> Tensor:
+        """Log p(τ|π) but for the environment's part, which has no gradient."""
+        return (self._logs(parameters, item) * item.is_taken).sum()
+
+    def _logs(self, parameters: dict[str, Tensor], item: Items) -> Float[Tensor, "H"]:
+        return self._log_probability(parameters, item.observation, item.action)
+
+    def _log_probability(
+        self, parameters: dict[str, Tensor], observation: Float[Tensor, "*H O"], action: Float[Tensor, "*H A"]
+    ) -> Float[Tensor, "*H"]:
+        head: Tensor = functional_call(self._network, parameters, (observation,))
+        if self.is_discrete:
+            # Behind a trajectory's end there is no action, which has probability one.
+            return ((self._chances(head) * action).sum(dim=-1) + 1 - action.sum(dim=-1)).log()
+        scaled = (action - head) / self.config.standard_deviation
+        constant = math.log(self.config.standard_deviation * math.sqrt(2 * math.pi))
+        return -(0.5 * scaled.square() + constant).sum(dim=-1)
+
+    def _chances(self, head: Float[Tensor, "*H A"]) -> Float[Tensor, "*H A"]:
+        floor = self.config.policy_floor
+        return (1 - floor * self.action_size) * head.softmax(dim=-1) + floor
