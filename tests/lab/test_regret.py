@@ -30,6 +30,7 @@ def test_uniform_regret_is_what_the_formula_says(name) -> None:
     moving = paid - (np.sqrt(stream).sum(axis=1) ** 2).sum()
     assert found.static == pytest.approx(static / SLOTS**2)
     assert found.dynamic == pytest.approx(moving / SLOTS**2)
+    assert found.uniform == pytest.approx(found.dynamic)
     assert found.static_error == found.dynamic_error == 0
 
 

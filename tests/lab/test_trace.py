@@ -50,14 +50,14 @@ def lognormal(moments=30, slots=400, thinning=4, is_lasting=True, seed=0):
     facts = replace(facts, warm_up_steps=slots * thinning, capacity=slots * thinning + int(insertions[-1]))
     whole = np.full((moments, 1, Clock(trace.Trace(facts, insertions, logs, logs)).slots), -np.inf)
     whole[:, 0, :slots] = logs
-    return trace.Trace(facts, insertions, whole.astype(np.float16), (whole[:, 0] / 2).astype(np.float16))
+    return trace.Trace(facts, insertions, whole.astype(np.float16), (whole / 2).astype(np.float16))
 
 
 def test_a_record_holds_the_agents_own_norms(recorded) -> None:
     problem, exact = recorded
     assert problem.facts.thinning == 2
     assert problem.insertions.tolist() == list(range(100, 1000, 100))
-    assert problem.logs.shape == (9, 4, 300)
+    assert problem.logs.shape == problem.errors.shape == (9, 4, 300)
     torch.testing.assert_close(expected(problem, -1, 300), exact, rtol=5e-3, atol=0)
     assert np.isinf(problem.logs[1, :, 100:]).all()
     assert np.isfinite(problem.logs[1, :, :100]).all()
@@ -71,7 +71,7 @@ def test_packed_records_are_the_recorded_ones(recorded, tmp_path) -> None:
     assert np.array_equal(again.logs, problem.logs)
     thin = problem.thinned(3, every=2)
     assert thin.facts.thinning == 6
-    assert np.array_equal(thin.errors, problem.errors[1::2, ::3])
+    assert np.array_equal(thin.errors, problem.errors[1::2, :, ::3])
 
 
 @pytest.mark.parametrize("insertions", [1, 2, 599, 600, 601, 900])

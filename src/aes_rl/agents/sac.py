@@ -22,7 +22,7 @@ from aes_rl.types import Signals
 
 @dataclass(frozen=True)
 class SAC:
-    """Soft actor-critic with automatic entropy tuning."""
+    """Soft actor-critic."""
 
     value_function: bool = False
     """Whether a state-value function with a target copy stands between critics and actor, as in the paper's AES-SAC;
@@ -37,6 +37,8 @@ class SAC:
     """How far the target networks move each update."""
     initial_entropy_coefficient: float = 1.0
     """The temperature at the start."""
+    entropy_tuning: bool = True
+    """Whether the temperature is tuned; if not, it stays what it was at the start."""
     target_entropy: float | None = None
     """What the temperature is tuned to; None means minus the number of action dimensions."""
     policy_regularization: float = 0.0
@@ -136,6 +138,7 @@ class SACAgent(AbstractAgent):
             values, log_probability, head, self.log_temperature, weights, self._target_entropy,
             config.policy_regularization,
         )  # fmt: skip
+        slope = slope if config.entropy_tuning else torch.zeros_like(slope)
         self.log_temperature.grad = slope
         tapped["actor"] = differentiate(actor_loss, actor_tap)
         losses = {"actor_loss": actor_loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 
 from aes_rl.lab import theory
-from aes_rl.lab.variance import cost, oracle_cost
+from aes_rl.lab.variance import cost, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import Adaptive, default_forget_every
 from aes_rl.samplers.full_information import FullInformation
 from aes_rl.samplers.naive import Naive
@@ -34,6 +34,8 @@ class Regret:
     static_error: float
     dynamic: float
     dynamic_error: float
+    uniform: float
+    """Uniform sampling's dynamic regret on the same stream."""
 
 
 def constant(slots: int, updates: int, seed: int = 0) -> Norms:
@@ -88,11 +90,12 @@ def regret_of(
         _place(sampler, streams)
     is_full = Signal.EVERY_GRADIENT_NORM in sampler.needs
     costs = torch.zeros(runs, dtype=torch.float64)
-    best, total = 0.0, torch.zeros(slots, dtype=torch.float64)
+    best, plain, total = 0.0, 0.0, torch.zeros(slots, dtype=torch.float64)
     for update in range(updates):
         now = torch.from_numpy(norms(update))
         costs += cost(now, sampler.probabilities())
         best += oracle_cost(now).item()
+        plain += uniform_cost(now).item()
         total += now
         if is_full:
             sampler.observe_all(now.expand(runs, -1))
@@ -110,6 +113,7 @@ def regret_of(
         _error(static),
         dynamic.mean().item(),
         _error(dynamic),
+        (plain - best) / slots**2,
     )
 
 

@@ -101,7 +101,7 @@ def heard(trace: Trace, clock: Clock, slots: Array, insertions: int, generator: 
     noise = generator.integers(0, trace.logs.shape[1], len(slots))
     # Probabilities here are larger by the thinning; a sampler with a scale of its own sees sums of the real size.
     norms = np.exp(trace.logs[moments, noise, slots].astype(np.float64)) * trace.facts.thinning
-    errors = np.exp(trace.errors[moments, slots].astype(np.float64))
+    errors = np.exp(trace.errors[moments, noise, slots].astype(np.float64))
     return np.stack([norms, errors])
 
 

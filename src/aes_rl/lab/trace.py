@@ -48,7 +48,7 @@ class Trace:
     logs: Array
     """log d(i) at every moment under every draw of the noise, [T, K, m]; −∞ where the slot was empty."""
     errors: Array
-    """log |δ(i)| likewise, [T, m]."""
+    """log |δ(i)| likewise, [T, K, m]."""
 
     @property
     def name(self) -> str:
@@ -59,7 +59,7 @@ class Trace:
         """Every `factor`-th of the recorded slots, at every `every`-th moment."""
         facts = Facts(**{**asdict(self.facts), "thinning": self.facts.thinning * factor})
         times = slice(every - 1, None, every)
-        return Trace(facts, self.insertions[times], self.logs[times, :, ::factor], self.errors[times, ::factor])
+        return Trace(facts, self.insertions[times], self.logs[times, :, ::factor], self.errors[times, :, ::factor])
 
     def save(self, path: Path) -> None:
         """Write one file."""
@@ -87,15 +87,14 @@ def take(agent: AbstractAgent, replay: Replay, facts: Facts, directory: Path, no
     """Record the first member's slots as they are now, as one more moment in a directory."""
     slots = np.arange(0, len(replay), facts.thinning)
     insertions = int(replay.insertions)
-    logs = np.full((1, noise_draws if agent.noise_size(1) else 1, len(slots)), -np.inf, np.float16)
-    errors = np.zeros((1, len(slots)), np.float32)
+    logs, errors = np.zeros((2, 1, noise_draws if agent.noise_size(1) else 1, len(slots)))
     with np.errstate(divide="ignore"):
         for look in looks(agent, replay, slots, noise_draws, seed=insertions):
             assert look.signals.td_error is not None
             total = sum(norm[0].double().cpu().numpy() for norm in look.signals.gradient_norm.values())
             logs[0, look.draw, look.part] = np.log(total)
-            errors[0, look.part] += look.signals.td_error[0].abs().cpu().numpy() / look.draws
-        moment = Trace(facts, np.array([insertions]), logs, np.log(errors).astype(np.float16))
+            errors[0, look.draw, look.part] = np.log(look.signals.td_error[0].abs().double().cpu().numpy())
+    moment = Trace(facts, np.array([insertions]), logs.astype(np.float16), errors.astype(np.float16))
     directory.mkdir(parents=True, exist_ok=True)
     moment.save(directory / f"{insertions:012d}.safetensors")
 

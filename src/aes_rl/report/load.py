@@ -1,6 +1,7 @@
 """Reads the runs below a directory. Good runs are used, and what is wrong or missing is said."""
 
 import csv
+import gzip
 import json
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -138,10 +139,10 @@ def _read_speed(directory: Path, config: dict[str, Any], results: Results) -> No
 
 
 def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> None:
-    path = directory / "metrics.csv"
-    if not path.exists():
+    path = next((p for p in (directory / "metrics.csv", directory / "metrics.csv.gz") if p.exists()), None)
+    if path is None:
         return
-    with path.open(newline="") as handle:
+    with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as handle:
         for row in csv.DictReader(handle):
             if row["metric"] == "captured_fraction":
                 run = (*cell, str(row["sampler"]), int(row["seed"]))

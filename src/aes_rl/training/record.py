@@ -90,7 +90,12 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
     """Where and with what the run was made."""
     manifest = {
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
-        "machine": {"system": platform.platform(), "processors": os.cpu_count(), "threads": torch.get_num_threads()},
+        "machine": {
+            "system": platform.platform(),
+            "processors": os.cpu_count(),
+            "threads": torch.get_num_threads(),
+            "gpu": torch.cuda.get_device_name() if torch.device(config.device).type == "cuda" else None,
+        },
         "members": [{"sampler": sampler, "seed": seed} for sampler, seed in config.members],
         "commit": _commit(),
         "wall_seconds": round(wall_seconds, 1),

@@ -136,6 +136,10 @@ def bench(words: list[str]) -> None:
         figures[f"iterations_per_s_{row['members']}{suffix}"] = row["iterations_per_s"]
         figures[f"agent_steps_per_s_{row['members']}{suffix}"] = row["agent_steps_per_s"]
     figures |= {f"adaptive_over_uniform_{members}": pair["adaptive_over_uniform"] for members, pair in pairs.items()}
+    figures |= {
+        f"adaptive_over_uniform_gpu_time_{members}": pair["adaptive_over_uniform_gpu_time"]
+        for members, pair in pairs.items()
+    }
     figures["adaptive_over_uniform"] = pairs[asked.members[0]]["adaptive_over_uniform"]
     _print(rows, figures)
     if asked.output is not None:
@@ -164,11 +168,7 @@ def _mixed(asked: Bench, members: int, tf32: bool) -> dict[str, Any]:
     }
     row |= population.profile()
     iteration = seconds / asked.steps * 1e6
-    # Feedback and storing go on beside the optimiser.
-    stages = row["stages_us"]
-    beside = max(stages["optimise"], stages["feedback"] + stages["store"])
-    busy = stages["act"] + stages["draw and differentiate"] + beside
-    row["share_lost_to_environments_and_host"] = max(0.0, 1 - busy / iteration)
+    row["share_lost_to_environments_and_host"] = max(0.0, 1 - busy(row["stages_us"]) / iteration)
     population.run.close()
     return row
 
@@ -186,7 +186,15 @@ def _pair(asked: Bench, members: int) -> dict[str, Any]:
     for name, population in populations.items():
         result[name] = {"iterations_per_s": asked.steps / statistics.median(seconds[name]), **population.profile()}
         population.run.close()
+    times = [busy(result[name]["stages_us"]) for name in populations]
+    result["adaptive_over_uniform_gpu_time"] = times[0] / times[1]
     return result
+
+
+def busy(stages: dict[str, float]) -> float:
+    """Microseconds a step that the GPU works; feedback and storing go on beside the optimiser."""
+    beside = max(stages["optimise"], stages["feedback"] + stages["store"])
+    return stages["act"] + stages["draw and differentiate"] + beside
 
 
 def _stage_time(stage: Callable[[], Any], calls: int = 100) -> float:
