@@ -21,7 +21,7 @@ class Predictive:
 
     floor: float = 0.1
     """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
-    memory: int = 1000
+    memory: int = 10_000
     """Updates over which the statistics of a member fade."""
     refresh_every: int = 1000
     """Updates between two forecasts of all slots; those of drawn slots change at once."""
