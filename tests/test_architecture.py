@@ -14,7 +14,7 @@ LAYERS = [
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},
-    {"lab", "testing", "agents"},
+    {"lab", "testing", "agents", "integrations"},
     {"training"},
     {"study"},
     {"report"},

@@ -78,12 +78,20 @@ class Taps:
     @contextmanager
     def recording(self, tap: Tensor) -> Iterator[None]:
         """Connect the forward passes inside to a tap."""
-        self._tap = tap
-        self._seen = set()
+        self.connect(tap)
         try:
             yield
         finally:
-            self._tap = None
+            self.disconnect()
+
+    def connect(self, tap: Tensor) -> None:
+        """Connect the forward passes from now on to a tap; `recording` is the safer way where it can be used."""
+        self._tap = tap
+        self._seen = set()
+
+    def disconnect(self) -> None:
+        """Leave the forward passes from now on alone."""
+        self._tap = None
 
     def remove(self) -> None:
         """Take the hooks off again."""

@@ -1,0 +1,1 @@
+"""Our samplers inside other libraries; each module is imported only when asked for."""

@@ -1,0 +1,96 @@
+"""Weights on gradients, and per-sample norms, around a training step that knows of neither.
+
+A watched network's outputs pass through an identity whose backward multiplies row i of the gradient by the weight of
+sample i: with a loss that averages over the batch, every parameter then gets the gradient of the weighted loss. Taps on
+its layers fill with the norms during the same backward. Passes that are not open cost and change nothing.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from aes_rl.gradients import Taps, squared_norms
+from aes_rl.integrations.selection import Pending
+from aes_rl.types import Signal
+
+
+class Watched:
+    """One network. Open it around the forward pass that its loss is computed from."""
+
+    def __init__(
+        self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
+    ):
+        """`outputs` are the modules that everything leaving the network passes through.
+
+        With an `error_factor`, the TD error is read off the gradient at the outputs: factor · B · |∂L/∂Q|, a mean
+        over them.
+        """
+        self.name = name
+        self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
+        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
+        self._handles = [module.register_forward_hook(self._scale) for module in outputs]
+        self._pending: Pending | None = None
+        self._tap: Tensor | None = None
+        self._errors: list[Tensor] = []
+
+    def open(self, pending: Pending) -> None:
+        """The next pass is trained on this batch."""
+        self._pending, self._errors = pending, []
+        if self._taps is not None:
+            self._tap = self._taps.tap((len(pending.weights),))
+            self._taps.connect(self._tap)
+
+    def close(self) -> None:
+        """Later passes are not."""
+        self._pending = None
+        if self._taps is not None:
+            self._taps.disconnect()
+
+    def report(self, pending: Pending) -> None:
+        """Put into a batch what its backward left here."""
+        if self._tap is not None and self._tap.grad is not None:
+            pending.gradient_norm[self.name] = squared_norms(self._tap.grad, pending.weights)
+        if self._errors:
+            pending.td_error = torch.stack(self._errors).mean(dim=0)
+        self._tap, self._errors = None, []
+
+    def remove(self) -> None:
+        """Take all hooks off."""
+        self.close()
+        if self._taps is not None:
+            self._taps.remove()
+        for handle in self._handles:
+            handle.remove()
+
+    def _scale(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+        del module, arguments
+        if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
+            return output
+        hear = self._hear if self._factor else None
+        weighted: Tensor = _Weighted.apply(output, self._pending.weights, hear)  # type: ignore[no-untyped-call]
+        return weighted
+
+    def _hear(self, gradient: Float[Tensor, "B 1"]) -> None:
+        self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
+
+
+class _Weighted(torch.autograd.Function):
+    """Returns its input; in the backward pass multiplies every row by its weight."""
+
+    @staticmethod
+    def forward(ctx: Any, output: Tensor, weights: Tensor, hear: Callable[[Tensor], None] | None) -> Tensor:
+        ctx.save_for_backward(weights)
+        ctx.hear = hear
+        return output.view_as(output)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
+        (weights,) = ctx.saved_tensors
+        if ctx.hear is not None:
+            ctx.hear(gradient)
+        return gradient * weights.unsqueeze(-1), None, None

@@ -1,0 +1,120 @@
+"""A sampler for one agent, as another library's buffer needs it: where to write, what to draw, what came of it."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl import checks
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.streams import Stream, Streams
+from aes_rl.types import Draw, Signal, Signals, as_tensor
+
+Array = np.ndarray[Any, Any]
+
+
+class Pending:
+    """A batch that was drawn and not yet reported on."""
+
+    def __init__(self, draw: Draw, weights: Float[Tensor, "B"]):
+        self.draw = draw
+        self.weights = weights
+        self.td_error: Float[Tensor, "B"] | None = None
+        self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
+        self.sources: dict[str, Callable[[Pending], None]] = {}
+        """Whoever watched the training on it, by network; asked for what they saw when it is reported."""
+
+
+class Selection:
+    """Places, draws and learns. What was drawn is reported on before the next draw or insertion."""
+
+    def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
+        self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
+        self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, engine="numba")
+        self._streams = Streams([seed], self.sampler.engine)
+        self.updates = 0
+        """Batches drawn so far."""
+        self.pending: Pending | None = None
+
+    def __len__(self) -> int:
+        return len(self.sampler)
+
+    @property
+    def needs(self) -> Signal:
+        """What the sampler wants to hear."""
+        return self.sampler.needs
+
+    def place(self, count: int) -> Array:
+        """Distinct slots for `count` new transitions."""
+        self.settle()
+        clock = self.sampler.distribution.clock
+        if count > self.capacity:
+            raise ValueError(f"{count} transitions were added at once to a buffer of {self.capacity} slots")
+        slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
+        return slots
+
+    def draw(self, batch_size: int) -> Pending:
+        """A batch: its slots, and the weights that its losses need."""
+        checks.count("batch_size", batch_size)
+        self.settle()
+        draw = self.sampler.draw(self._streams.uniform(Stream.DRAW, self._streams.counter(self.updates), batch_size))
+        self.updates += 1
+        self.pending = Pending(draw, self.sampler.weights(draw)[0])
+        return self.pending
+
+    def settle(self) -> None:
+        """Report what is known of the last batch to the sampler."""
+        if self.pending is None:
+            return
+        pending, self.pending = self.pending, None
+        for report in pending.sources.values():
+            report(pending)
+        missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
+        missing |= Signal.TD_ERROR in self.needs and pending.td_error is None
+        if missing:
+            raise RuntimeError(
+                f"{type(self.config).__name__} has heard nothing of the last batch: attach it to the model before "
+                "training, or discard() a batch that was drawn for another purpose"
+            )
+        error = None if pending.td_error is None else pending.td_error.detach().cpu().unsqueeze(0)
+        norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
+        self.sampler.feedback(pending.draw, Signals(error, norms))
+        self.sampler.advance(self.updates)
+
+    def discard(self) -> None:
+        """Forget the last batch; it counts as an update without a report."""
+        if self.pending is not None:
+            self.pending = None
+            self.sampler.advance(self.updates)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """All that changes over time, as copies."""
+        self.settle()
+        own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
+        return own | {"updates": torch.tensor(self.updates), "seed": torch.tensor(self.seed)}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue: the next draws are those the saved selection would have made."""
+        if int(state["seed"]) != self.seed:
+            raise ValueError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}")
+        prefix = "sampler."
+        self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+        self.updates = int(state["updates"])
+        self.pending = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        options = {name: getattr(self, name) for name in ("config", "capacity", "seed", "total_updates")}
+        return {"options": options, "state": {name: value.numpy() for name, value in self.state_dict().items()}}
+
+    def __setstate__(self, saved: dict[str, Any]) -> None:
+        Selection.__init__(self, **saved["options"])
+        self.load_state_dict({name: torch.from_numpy(np.asarray(value)) for name, value in saved["state"].items()})
+
+
+def slots_of(pending: Pending) -> Array:
+    """The drawn slots as NumPy's."""
+    slots: Array = as_tensor(pending.draw.slots_view)[0].numpy()
+    return slots

@@ -1,0 +1,272 @@
+"""Our samplers in Stable-Baselines3: a replay buffer class, and one call that attaches it to SAC, TD3 or DDPG.
+
+model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer,
+            replay_buffer_kwargs={"sampler": Adaptive()})
+attach(model)
+model.learn(100_000)
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from aes_rl.integrations.attachment import Watched
+from aes_rl.integrations.hosts import require
+from aes_rl.integrations.selection import Pending, Selection, slots_of
+
+require("stable_baselines3", "2.9", "3", "sb3")
+from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402
+from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer  # noqa: E402
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
+from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples  # noqa: E402
+
+Array = np.ndarray[Any, Any]
+_SUPPORTED = (SAC, TD3, DDPG)
+
+
+class _Selective:
+    """What the two buffers share: slots are numbered row · n_envs + environment."""
+
+    selection: Selection
+    pos: int
+    full: bool
+    buffer_size: int
+    n_envs: int
+
+    def _choose_by(self, sampler: Any, seed: int | None, total_updates: int | None) -> None:
+        # By default the seed follows from the one that the model was given: it seeds NumPy before it makes a buffer.
+        seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
+        self.selection = Selection(sampler, self.buffer_size * self.n_envs, seed, total_updates)
+
+    def _advance(self) -> Array:
+        """Slots for one step of all environments; the host's own counters move on."""
+        slots = self.selection.place(self.n_envs)
+        self.pos += 1
+        if self.pos == self.buffer_size:
+            self.full, self.pos = True, 0
+        return slots
+
+    def discard(self) -> None:
+        """Forget the last sampled batch, one that was not trained on."""
+        self.selection.discard()
+
+
+class SelectiveReplayBuffer(_Selective, ReplayBuffer):
+    """Stable-Baselines3's replay buffer with one of our samplers choosing what to draw and what to overwrite."""
+
+    def __init__(
+        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
+    ):
+        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+        _refuse(options)
+        super().__init__(*arguments, **options)
+        self._choose_by(sampler, seed, total_updates)
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+        """Store one step of all environments."""
+        slots = self._advance()
+        _write(self.observations, slots, obs)
+        _write(self.next_observations, slots, next_obs)
+        _write_rest(self, slots, action, reward, done, infos)
+
+    def sample(self, batch_size: int, env: Any = None) -> ReplayBufferSamples:
+        """A batch by the sampler's probabilities; its weights wait for `attach`."""
+        slots = slots_of(self.selection.draw(batch_size))
+        observations = self._normalize_obs(_read(self.observations, slots), env)
+        next_observations = self._normalize_obs(_read(self.next_observations, slots), env)
+        parts: tuple[Any, ...] = (
+            observations,
+            _read(self.actions, slots),
+            next_observations,
+            *_ends_and_rewards(self, slots, env),
+        )
+        return ReplayBufferSamples(*(self.to_torch(part) for part in parts))
+
+
+class SelectiveDictReplayBuffer(_Selective, DictReplayBuffer):
+    """The same for Dict observations."""
+
+    def __init__(
+        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
+    ):
+        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+        _refuse(options)
+        super().__init__(*arguments, **options)
+        self._choose_by(sampler, seed, total_updates)
+
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+        """Store one step of all environments."""
+        slots = self._advance()
+        for key in self.observations:
+            _write(self.observations[key], slots, obs[key])
+            _write(self.next_observations[key], slots, next_obs[key])
+        _write_rest(self, slots, action, reward, done, infos)
+
+    def sample(self, batch_size: int, env: Any = None) -> DictReplayBufferSamples:  # type: ignore[override]
+        """A batch by the sampler's probabilities; its weights wait for `attach`."""
+        slots = slots_of(self.selection.draw(batch_size))
+        both: list[Any] = [
+            self._normalize_obs({key: _read(array, slots) for key, array in arrays.items()}, env)
+            for arrays in (self.observations, self.next_observations)
+        ]
+        observations, next_observations = ({key: self.to_torch(a) for key, a in part.items()} for part in both)
+        actions = self.to_torch(_read(self.actions, slots))
+        dones, rewards = (self.to_torch(part) for part in _ends_and_rewards(self, slots, env))
+        return DictReplayBufferSamples(observations, actions, next_observations, dones, rewards)
+
+
+class Attachment:
+    """A model whose losses are weighted and whose gradients are heard. `detach` makes it what it was."""
+
+    def __init__(self, model: OffPolicyAlgorithm):
+        self._model = model
+        self._undo: list[Callable[[], None]] = []
+        needs = _selection(model).needs
+        host: Any = model
+        actor, critic = host.actor, host.critic
+        # SAC's critics have a loss of ½(Q − y)² each, TD3's one of (Q − y)².
+        self._critic = Watched("critic", critic, critic.q_networks, needs, 1.0 if isinstance(model, SAC) else 0.5)
+        if isinstance(model, SAC):
+            self._actor = Watched("actor", actor, [actor.mu, actor.log_std], needs)
+            self._watch_sac(model)
+        else:
+            self._actor = Watched("actor", actor, [actor.mu], needs)
+            self._watch(actor, self._actor)
+        # Inside the actor's loss the critic is asked about an action that has a gradient, and is not trained.
+        self._watch(critic, self._critic, lambda arguments: not arguments[1].requires_grad)
+        self._undo += [self._critic.remove, self._actor.remove]
+
+    def detach(self) -> None:
+        """Take everything off; what was heard of the last batch still counts."""
+        selection = _selection(self._model)
+        if selection.pending is not None and selection.pending.sources:
+            selection.settle()
+        while self._undo:
+            self._undo.pop()()
+
+    def _pending(self, rows: int) -> Pending | None:
+        """The batch in training, if a pass with so many rows can be one over it."""
+        pending = _selection(self._model).pending
+        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
+            return None
+        pending.weights = pending.weights.to(self._model.device)
+        return pending
+
+    def _watch(self, network: torch.nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
+        def before(module: torch.nn.Module, arguments: Any) -> None:
+            del module
+            pending = self._pending(_rows(arguments[0]))
+            if pending is not None and (counts is None or counts(arguments)):
+                self._open(watched, pending)
+
+        def after(module: torch.nn.Module, arguments: Any, output: Any) -> None:
+            del module, arguments, output
+            watched.close()
+
+        self._undo += [
+            network.register_forward_pre_hook(before).remove,
+            network.register_forward_hook(after).remove,
+        ]
+
+    def _watch_sac(self, model: SAC) -> None:
+        """SAC's actor is asked for actions and their log probabilities, which the temperature is tuned by, too."""
+        actor: Any = model.actor
+        original = actor.action_log_prob
+        log_probability: dict[str, torch.Tensor] = {}
+
+        def watched(observation: Any) -> Any:
+            pending = self._pending(_rows(observation))
+            if pending is None:
+                return original(observation)
+            self._open(self._actor, pending)
+            try:
+                action, log = original(observation)
+            finally:
+                self._actor.close()
+            log_probability["last"] = log.detach().reshape(-1)
+            return action, log
+
+        actor.action_log_prob = watched
+        self._undo.append(lambda: delattr(actor, "action_log_prob"))
+        if model.ent_coef_optimizer is None:
+            return
+
+        def weigh(optimiser: Any, arguments: Any, options: Any) -> None:
+            del optimiser, arguments, options
+            pending = _selection(model).pending
+            if pending is not None and "last" in log_probability:
+                assert model.log_ent_coef is not None
+                surplus = log_probability.pop("last") + float(model.target_entropy)
+                model.log_ent_coef.grad = -(pending.weights * surplus).mean().reshape(1)
+
+        self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
+
+    def _open(self, watched: Watched, pending: Pending) -> None:
+        watched.open(pending)
+        pending.sources[watched.name] = watched.report
+
+
+def attach(model: OffPolicyAlgorithm) -> Attachment:
+    """Weigh the losses of SAC, TD3 or DDPG, and report every batch's norms and errors to its replay buffer."""
+    if type(model) not in _SUPPORTED:
+        names = ", ".join(kind.__name__ for kind in _SUPPORTED)
+        raise TypeError(f"{type(model).__name__} cannot be attached; supported are {names}")
+    if model.n_steps > 1:
+        raise ValueError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
+    if getattr(model, "use_sde", False):
+        raise ValueError("use_sde is on; state-dependent exploration has no closed form for its norms, turn it off")
+    if not isinstance(model.replay_buffer, _Selective):
+        raise TypeError(
+            f"the model's replay buffer is a {type(model.replay_buffer).__name__}; make the model with "
+            "replay_buffer_class=SelectiveReplayBuffer (SelectiveDictReplayBuffer for Dict observations)"
+        )
+    return Attachment(model)
+
+
+def _selection(model: OffPolicyAlgorithm) -> Selection:
+    buffer = model.replay_buffer
+    assert isinstance(buffer, _Selective)
+    return buffer.selection
+
+
+def _refuse(options: dict[str, Any]) -> None:
+    if options.get("optimize_memory_usage"):
+        raise ValueError("optimize_memory_usage stores next observations in the next slot; our samplers overwrite any")
+    if options.get("n_steps", 1) != 1:
+        raise ValueError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
+
+
+def _rows(observation: Any) -> int:
+    first = next(iter(observation.values())) if isinstance(observation, dict) else observation
+    return len(first)
+
+
+def _flat(array: Array) -> Array:
+    """[rows, environments, …] as [slots, …], the same memory."""
+    return array.reshape(-1, *array.shape[2:])
+
+
+def _write(array: Array, slots: Array, values: Any) -> None:
+    flat = _flat(array)
+    flat[slots] = np.asarray(values).reshape(len(slots), *flat.shape[1:])
+
+
+def _read(array: Array, slots: Array) -> Array:
+    rows: Array = _flat(array)[slots]
+    return rows
+
+
+def _write_rest(buffer: Any, slots: Array, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+    _write(buffer.actions, slots, action)
+    _write(buffer.rewards, slots, reward)
+    _write(buffer.dones, slots, done)
+    if buffer.handle_timeout_termination:
+        _write(buffer.timeouts, slots, [info.get("TimeLimit.truncated", False) for info in infos])
+
+
+def _ends_and_rewards(buffer: Any, slots: Array, env: Any) -> tuple[Array, Array]:
+    """Ends that are not time limits, and rewards, [B, 1] each."""
+    ends = _read(buffer.dones, slots) * (1 - _read(buffer.timeouts, slots))
+    return ends.reshape(-1, 1), buffer._normalize_reward(_read(buffer.rewards, slots).reshape(-1, 1), env)

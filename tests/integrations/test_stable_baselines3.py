@@ -1,0 +1,319 @@
+"""Stable-Baselines3's own training step under attachment, against losses weighted by hand."""
+
+import copy
+
+import gymnasium as gym
+import numpy as np
+import pytest
+import torch
+from stable_baselines3 import DDPG, PPO, SAC, TD3
+from stable_baselines3.common.buffers import ReplayBuffer
+from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
+from torch.nn.functional import mse_loss
+
+from aes_rl import Adaptive, Predictive, Prioritized, Uniform
+from aes_rl.gradients import exact
+from aes_rl.integrations.stable_baselines3 import SelectiveDictReplayBuffer, SelectiveReplayBuffer, attach
+
+ALGORITHMS = {"SAC": SAC, "TD3": TD3, "DDPG": DDPG}
+SAMPLERS = {
+    "uniform": Uniform(),
+    "prioritized": Prioritized(weight_exponent_end=None),
+    "adaptive": Adaptive(nu=1.0, floor=0.3),
+    "predictive": Predictive(refresh_every=5),
+}
+BATCH = 32
+
+
+def make(algorithm, sampler, env="Pendulum-v1", buffer=SelectiveReplayBuffer, **options):
+    own = {"sampler": SAMPLERS[sampler]} if buffer in (SelectiveReplayBuffer, SelectiveDictReplayBuffer) else {}
+    policy = "MultiInputPolicy" if buffer is SelectiveDictReplayBuffer else "MlpPolicy"
+    return ALGORITHMS[algorithm](
+        policy,
+        env,
+        buffer_size=options.pop("buffer_size", 300),
+        learning_starts=options.pop("learning_starts", 100),
+        batch_size=BATCH,
+        policy_kwargs={"net_arch": [16, 16]},
+        replay_buffer_class=buffer,
+        replay_buffer_kwargs=own,
+        seed=0,
+        device="cpu",
+        **options,
+    )
+
+
+def trained(algorithm, sampler, steps=160, **options):
+    """A model whose masses differ by now, so that the weights do."""
+    model = make(algorithm, sampler, **options)
+    attachment = attach(model)
+    model.learn(steps)
+    return model, attachment
+
+
+class Watch:
+    """What one call of `train` did: its batch, weights, and the gradients that its optimisers took."""
+
+    def __init__(self, model):
+        self.gradients = {}
+        sample = model.replay_buffer.sample
+
+        def remember(*arguments, **options):
+            self.batch = sample(*arguments, **options)
+            pending = model.replay_buffer.selection.pending
+            self.weights = pending.weights.clone()
+            self.pending = pending
+            return self.batch
+
+        model.replay_buffer.sample = remember
+        for name in ("critic", "actor"):
+            network = getattr(model, name)
+            network.optimizer.register_step_pre_hook(
+                lambda *_, name=name, network=network: self.gradients.update(
+                    {name: [p.grad.clone() for p in network.parameters()]}
+                )
+            )
+
+
+def weighted_by_hand(model, policy, batch, weights):
+    """The losses of one update with explicit weights; `policy` is a copy from before it, and is updated."""
+    actor, critic, column = policy.actor, policy.critic, weights.unsqueeze(1)
+    found = {}
+    if isinstance(model, SAC):
+        actions, log = actor.action_log_prob(batch.observations)
+        log = log.reshape(-1, 1)
+        temperature = float(model.log_ent_coef.detach().exp())
+        found["temperature"] = -(column * (log + model.target_entropy)).mean().item()
+        with torch.no_grad():
+            following, next_log = actor.action_log_prob(batch.next_observations)
+            value = torch.cat(policy.critic_target(batch.next_observations, following), dim=1).min(1, keepdim=True)[0]
+            value = value - temperature * next_log.reshape(-1, 1)
+    else:
+        with torch.no_grad():
+            noise = batch.actions.clone().normal_(0, model.target_policy_noise)
+            noise = noise.clamp(-model.target_noise_clip, model.target_noise_clip)
+            following = (policy.actor_target(batch.next_observations) + noise).clamp(-1, 1)
+            value = torch.cat(policy.critic_target(batch.next_observations, following), dim=1).min(1, keepdim=True)[0]
+    target = batch.rewards + (1 - batch.dones) * model.gamma * value
+    half = 0.5 if isinstance(model, SAC) else 1.0
+    estimates = critic(batch.observations, batch.actions)
+    loss = half * sum((column * (estimate - target).square()).mean() for estimate in estimates)
+    critic.optimizer.zero_grad()
+    loss.backward()
+    found["critic"] = [p.grad.clone() for p in critic.parameters()]
+    found["error"] = torch.stack([(estimate - target).abs() for estimate in estimates]).mean(dim=0).squeeze(1).detach()
+    found["critic_norm"] = exact.squared_norms(
+        lambda p, o, a, y: half * sum((q - y).square().squeeze() for q in _q(critic, p, o, a)),
+        dict(critic.named_parameters()), batch.observations, batch.actions, target,
+    )  # fmt: skip
+    critic.optimizer.step()
+    if isinstance(model, SAC):
+        values = torch.cat(critic(batch.observations, actions), dim=1).min(1, keepdim=True)[0]
+        loss = (column * (temperature * log - values)).mean()
+    else:
+        loss = -(column * critic.q1_forward(batch.observations, actor(batch.observations))).mean()
+    actor.optimizer.zero_grad()
+    loss.backward()
+    found["actor"] = [p.grad.clone() for p in actor.parameters()]
+    return found
+
+
+def _q(critic, parameters, observation, action):
+    return torch.func.functional_call(critic, parameters, (observation.unsqueeze(0), action.unsqueeze(0)))
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_gradients_are_those_of_weighted_losses(algorithm, sampler) -> None:
+    options = {"policy_delay": 1} if algorithm == "TD3" else {}
+    model, attachment = trained(algorithm, sampler, **options)
+    policy = copy_of(model)
+    before = None if algorithm != "SAC" else model.log_ent_coef.detach().clone()
+    watch = Watch(model)
+    torch.manual_seed(5)
+    model.train(1, BATCH)
+    found = watch.gradients
+    if algorithm == "SAC":
+        found["temperature"] = model.log_ent_coef.grad.item()
+        model.log_ent_coef.data.copy_(before)
+    torch.manual_seed(5)
+    expected = weighted_by_hand(model, policy, watch.batch, watch.weights)
+    for name in ("critic", "actor"):
+        for own, other in zip(found[name], expected[name], strict=True):
+            assert (own - other).norm() <= 1e-6 * other.norm() + 1e-12, name
+    if algorithm == "SAC":
+        assert found["temperature"] == pytest.approx(expected["temperature"], rel=1e-5)
+    model.replay_buffer.selection.settle()
+    if sampler in ("adaptive", "predictive"):
+        torch.testing.assert_close(watch.pending.gradient_norm["critic"], expected["critic_norm"], rtol=1e-4, atol=1e-7)
+        assert set(watch.pending.gradient_norm) == {"actor", "critic"}
+    if sampler == "prioritized":
+        torch.testing.assert_close(watch.pending.td_error, expected["error"], rtol=1e-4, atol=1e-6)
+    if sampler in ("adaptive", "prioritized"):
+        assert watch.weights.std() > 1e-3
+    attachment.detach()
+
+
+def copy_of(model):
+    """The policy with its optimisers, without our hooks: they belong to the original's modules."""
+    policy = copy.deepcopy(model.policy)
+    for network in (policy.actor, policy.critic):
+        network.__dict__.pop("action_log_prob", None)
+        for module in network.modules():
+            module._forward_hooks.clear()
+            module._forward_pre_hooks.clear()
+        network.optimizer._optimizer_step_pre_hooks.clear()
+    return policy
+
+
+def test_actor_norms_are_the_slow_ones() -> None:
+    """TD3's actor: −Q1(s, π(s)) of each sample by itself, at the critic that the update left."""
+    model, _ = trained("TD3", "adaptive", policy_delay=1)
+    actor, watch = copy_of(model).actor, Watch(model)
+    model.train(1, BATCH)
+    model.replay_buffer.selection.settle()
+    expected = exact.squared_norms(
+        lambda p, o: (
+            -model.critic.q1_forward(o.unsqueeze(0), torch.func.functional_call(actor, p, (o.unsqueeze(0),))).squeeze()
+        ),
+        dict(actor.named_parameters()),
+        watch.batch.observations,
+    )
+    torch.testing.assert_close(watch.pending.gradient_norm["actor"], expected, rtol=1e-3, atol=1e-9)
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_detached_the_library_is_itself(algorithm) -> None:
+    """Parameter for parameter, on the same batches: a model attached and detached again, and one that never was."""
+    models = []
+    for is_attached in (True, False):
+        model = make(algorithm, "uniform")
+        if is_attached:
+            attach(model).detach()
+        model.learn(150)
+        models.append(model)
+    for own, other in zip(models[0].policy.parameters(), models[1].policy.parameters(), strict=True):
+        assert torch.equal(own, other)
+
+
+def test_weights_of_one_change_nothing() -> None:
+    """Attached with uniform draws, and not attached at all: the same parameters."""
+    models = []
+    for is_attached in (True, False):
+        model = make("SAC", "uniform")
+        if is_attached:
+            attach(model)
+        model.learn(150)
+        models.append(model)
+    for own, other in zip(models[0].policy.parameters(), models[1].policy.parameters(), strict=True):
+        torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.parametrize("sampler", ["adaptive", "prioritized"])
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_saved_and_loaded_it_goes_on_with_the_same_draws(algorithm, sampler, tmp_path) -> None:
+    """The buffer is overwritten at random by then."""
+    model, _ = trained(algorithm, sampler, steps=400)
+    model.save(tmp_path / "model")
+    model.save_replay_buffer(tmp_path / "buffer")
+    again = ALGORITHMS[algorithm].load(tmp_path / "model", env=gym.make("Pendulum-v1"), device="cpu")
+    again.load_replay_buffer(tmp_path / "buffer")
+    attach(again)
+    draws = []
+    for one in (model, again):
+        watch = Watch(one)
+        torch.manual_seed(1)
+        one._setup_learn(10, None)
+        slots = []
+        for _ in range(5):
+            one.train(1, BATCH)
+            slots.append(watch.pending.draw.slots[0].tolist())
+        draws.append((slots, [p.detach().clone() for p in one.policy.parameters()]))
+    assert draws[0][0] == draws[1][0]
+    for own, other in zip(draws[0][1], draws[1][1], strict=True):
+        torch.testing.assert_close(own, other)
+
+
+@pytest.mark.parametrize("environments", [1, 3])
+def test_a_buffer_holds_what_its_host_was_shown(environments) -> None:
+    """Uniform with several environments against the library's own buffer: the same rows at the same places."""
+    spaces = gym.make("Pendulum-v1").observation_space, gym.make("Pendulum-v1").action_space
+    own = SelectiveReplayBuffer(12, *spaces, device="cpu", n_envs=environments, sampler=Uniform(), seed=0)
+    host = ReplayBuffer(12, *spaces, device="cpu", n_envs=environments)
+    generator = np.random.default_rng(0)
+    for step in range(17):
+        row = [generator.normal(size=(environments, size)).astype(np.float32) for size in (3, 3, 1)]
+        reward, done = generator.normal(size=environments), generator.random(environments) < 0.3
+        infos = [{"TimeLimit.truncated": bool(step % 4 == 0)}] * environments
+        for buffer in (own, host):
+            buffer.add(row[0], row[1], row[2], reward, done, infos)
+    for name in ("observations", "next_observations", "actions", "rewards", "dones", "timeouts"):
+        assert np.array_equal(getattr(own, name), getattr(host, name)), name
+    assert (own.pos, own.full, own.size()) == (host.pos, host.full, host.size())
+
+
+class Split(gym.ObservationWrapper):
+    """Pendulum with a Dict observation."""
+
+    def __init__(self, env):
+        super().__init__(env)
+        space = env.observation_space
+        parts = {"angle": space.low[:2], "speed": space.low[2:]}
+        self.observation_space = gym.spaces.Dict({k: gym.spaces.Box(v, -v, dtype=np.float32) for k, v in parts.items()})
+
+    def observation(self, observation):
+        return {"angle": observation[:2], "speed": observation[2:]}
+
+
+def test_dict_observations_several_environments_and_normalisation() -> None:
+    env = VecNormalize(DummyVecEnv([lambda: Split(gym.make("Pendulum-v1")) for _ in range(2)]), norm_obs=True)
+    model, _ = trained("SAC", "adaptive", env=env, buffer=SelectiveDictReplayBuffer, steps=300)
+    selection = model.replay_buffer.selection
+    probabilities = selection.sampler.probabilities()[0]
+    assert len(selection) == 300
+    assert probabilities.std() > 0
+    batch = model.replay_buffer.sample(64, env=env)
+    model.replay_buffer.discard()
+    assert batch.observations["angle"].abs().max() <= env.clip_obs
+    raw = model.replay_buffer.sample(64)
+    model.replay_buffer.discard()
+    assert not torch.equal(batch.observations["speed"], raw.observations["speed"])
+
+
+def test_a_model_that_was_not_attached_says_so() -> None:
+    model = make("SAC", "adaptive")
+    with pytest.raises(RuntimeError, match="has heard nothing of the last batch: attach it"):
+        model.learn(110)
+
+
+@pytest.mark.parametrize(
+    ("make_model", "error", "line"),
+    [
+        (lambda: PPO("MlpPolicy", "Pendulum-v1", device="cpu"), TypeError, "PPO cannot be attached"),
+        (lambda: make("SAC", "uniform", buffer=ReplayBuffer), TypeError, "replay_buffer_class=SelectiveReplayBuffer"),
+        (lambda: make("SAC", "adaptive", use_sde=True), ValueError, "use_sde is on"),
+        (lambda: make("SAC", "adaptive", n_steps=3), ValueError, "n_steps is 3"),
+        (lambda: make("SAC", "adaptive", optimize_memory_usage=True), ValueError, "optimize_memory_usage"),
+        (lambda: make("SAC", "prioritised annealed"), ValueError, "give total_updates"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:`n_steps=3` is ignored")
+def test_what_is_not_supported_is_refused(make_model, error, line, monkeypatch) -> None:
+    monkeypatch.setitem(SAMPLERS, "prioritised annealed", Prioritized())
+    with pytest.raises(error, match=line):
+        attach(make_model())
+
+
+def test_hindsight_is_refused() -> None:
+    model = make("SAC", "uniform", buffer=ReplayBuffer)
+    model.replay_buffer = HerReplayBuffer.__new__(HerReplayBuffer)
+    with pytest.raises(TypeError, match="is a HerReplayBuffer"):
+        attach(model)
+
+
+def test_mse_is_what_the_library_uses() -> None:
+    """The TD error is read off a squared error's gradient; should a host's loss change, the test above fails first."""
+    one = torch.zeros(4, 1, requires_grad=True)
+    (0.5 * mse_loss(one, torch.ones(4, 1))).backward()
+    assert (one.grad * 4).tolist() == [[-1.0]] * 4
