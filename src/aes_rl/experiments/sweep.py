@@ -19,13 +19,15 @@ from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers.adaptive import Adaptive
 
 _VALUES: dict[str, tuple[Any, ...]] = {
-    "nu": (1.0, 100.0, 1000.0, 1e4, 1e5, 1e6, 1e7, "auto"),
+    "nu": (1.0, 1000.0, 1e5, 1e7, 1e8, 1e9, 1e10, 1e11, "auto"),
     "floor": (0.05, 0.1, 0.2, 0.5, 0.8),
     "forget_every": (100, 333, 1000, 3333, 10_000),
     "retention": (0.0, 0.3, 0.7, 0.9, 1.0),
 }
 """Options of AES and what to try; the others stay at the paper's values."""
 _LETTERS = {"nu": "ν", "floor": "κ", "forget_every": "M", "retention": "ϱ"}
+_LOWEST_SHOWN = -3.0
+"""Where the figure ends; the table has all numbers."""
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
@@ -57,7 +59,7 @@ def sweep(words: list[str]) -> None:
     results = {_key(*job): _scored(*job) for job in track(jobs, "simulating", console=Console(stderr=True))}
     asked.output.mkdir(parents=True, exist_ok=True)
     write(list(results.values()), asked.output / "sweep.csv")
-    figure = picture(save(_draw(results), asked.output, "sweep"), "Captured fraction at the end of every record.")
+    figure = picture(save(_draw(results), asked.output, "sweep"), "Captured fraction at the end, cut at −3.")
     table = _table(results)
     lead = "AES with the paper's κ 0.2, ν 1000, ϱ 0.7 and M 999, one parameter changed at a time."
     page = experiment_page("What each parameter of AES does", lead, [Section("Captured fraction", [figure])], [table])
@@ -98,6 +100,7 @@ def _draw(results: dict[tuple[str, int, str, Any], Scored]) -> Figure:
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.set_xlabel(_LETTERS[option])
     axes[0].set_ylabel("captured fraction")
+    axes[0].set_ylim(_LOWEST_SHOWN, 1)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=3)
     return figure
 
