@@ -54,8 +54,7 @@ class Watched:
         """Put into a batch what its backward left here."""
         if self._tap is not None and self._tap.grad is not None:
             pending.gradient_norm[self.name] = squared_norms(self._tap.grad, pending.weights)
-        if self._errors:
-            pending.td_error = torch.stack(self._errors).mean(dim=0)
+        pending.td_errors += self._errors
         self._tap, self._errors = None, []
 
     def remove(self) -> None:

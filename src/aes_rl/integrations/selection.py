@@ -22,7 +22,8 @@ class Pending:
     def __init__(self, draw: Draw, weights: Float[Tensor, "B"]):
         self.draw = draw
         self.weights = weights
-        self.td_error: Float[Tensor, "B"] | None = None
+        self.td_errors: list[Float[Tensor, "B"]] = []
+        """Absolute errors, one for each critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
         self.sources: dict[str, Callable[[Pending], None]] = {}
         """Whoever watched the training on it, by network; asked for what they saw when it is reported."""
@@ -38,6 +39,8 @@ class Selection:
         self.updates = 0
         """Batches drawn so far."""
         self.pending: Pending | None = None
+        # Where the host decides about places: which slot stands for which of them, and back; −1 for none yet.
+        self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -56,6 +59,22 @@ class Selection:
         slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
         return slots
 
+    def follow(self, places: Array) -> None:
+        """The host has written these places of its own choice; slots stand for them from now on."""
+        self.settle()
+        slots = self._slot_of[places]
+        is_known = slots >= 0
+        if is_known.any():
+            self.sampler.renew(slots[is_known][np.newaxis])
+        for place in places[~is_known]:
+            slot = self.place(1)[0]
+            self._slot_of[place], self._place_of[slot] = slot, place
+
+    def draw_places(self, batch_size: int) -> Array:
+        """A batch as the host's places."""
+        places: Array = self._place_of[slots_of(self.draw(batch_size))]
+        return places
+
     def draw(self, batch_size: int) -> Pending:
         """A batch: its slots, and the weights that its losses need."""
         checks.count("batch_size", batch_size)
@@ -73,13 +92,14 @@ class Selection:
         for report in pending.sources.values():
             report(pending)
         missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
-        missing |= Signal.TD_ERROR in self.needs and pending.td_error is None
+        missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
         if missing:
             raise RuntimeError(
                 f"{type(self.config).__name__} has heard nothing of the last batch: attach it to the model before "
                 "training, or discard() a batch that was drawn for another purpose"
             )
-        error = None if pending.td_error is None else pending.td_error.detach().cpu().unsqueeze(0)
+        errors = pending.td_errors
+        error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
         norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
         self.sampler.feedback(pending.draw, Signals(error, norms))
         self.sampler.advance(self.updates)
@@ -94,7 +114,11 @@ class Selection:
         """All that changes over time, as copies."""
         self.settle()
         own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
-        return own | {"updates": torch.tensor(self.updates), "seed": torch.tensor(self.seed)}
+        places = {
+            "slot_of": torch.from_numpy(self._slot_of.copy()),
+            "place_of": torch.from_numpy(self._place_of.copy()),
+        }
+        return own | places | {"updates": torch.tensor(self.updates), "seed": torch.tensor(self.seed)}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue: the next draws are those the saved selection would have made."""
@@ -103,6 +127,7 @@ class Selection:
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.updates = int(state["updates"])
+        self._slot_of[:], self._place_of[:] = state["slot_of"].numpy(), state["place_of"].numpy()
         self.pending = None
 
     def __getstate__(self) -> dict[str, Any]:

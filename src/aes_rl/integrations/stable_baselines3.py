@@ -6,15 +6,16 @@ attach(model)
 model.learn(100_000)
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.hosts import require
-from aes_rl.integrations.selection import Pending, Selection, slots_of
+from aes_rl.integrations.selection import Selection, slots_of
+from aes_rl.integrations.watching import AbstractAttachment, is_stored, rows_of
 
 require("stable_baselines3", "2.9", "3", "sb3")
 from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402
@@ -117,95 +118,61 @@ class SelectiveDictReplayBuffer(_Selective, DictReplayBuffer):
         return DictReplayBufferSamples(observations, actions, next_observations, dones, rewards)
 
 
-class Attachment:
-    """A model whose losses are weighted and whose gradients are heard. `detach` makes it what it was."""
+class Attachment(AbstractAttachment):
+    """SAC, TD3 or DDPG with weighted losses."""
 
-    def __init__(self, model: OffPolicyAlgorithm):
+    def __init__(self, model: Any):
+        super().__init__()
         self._model = model
-        self._undo: list[Callable[[], None]] = []
-        needs = _selection(model).needs
-        host: Any = model
-        actor, critic = host.actor, host.critic
+        needs = self.selection().needs
+        actor, critic = self._model.actor, self._model.critic
         # SAC's critics have a loss of ½(Q − y)² each, TD3's one of (Q − y)².
-        self._critic = Watched("critic", critic, critic.q_networks, needs, 1.0 if isinstance(model, SAC) else 0.5)
+        factor = 1.0 if isinstance(model, SAC) else 0.5
+        self.watch(critic, Watched("critic", critic, critic.q_networks, needs, factor), is_stored)
         if isinstance(model, SAC):
-            self._actor = Watched("actor", actor, [actor.mu, actor.log_std], needs)
-            self._watch_sac(model)
+            self._watch_sac(Watched("actor", actor, [actor.mu, actor.log_std], needs))
         else:
-            self._actor = Watched("actor", actor, [actor.mu], needs)
-            self._watch(actor, self._actor)
-        # Inside the actor's loss the critic is asked about an action that has a gradient, and is not trained.
-        self._watch(critic, self._critic, lambda arguments: not arguments[1].requires_grad)
-        self._undo += [self._critic.remove, self._actor.remove]
+            self.watch(actor, Watched("actor", actor, [actor.mu], needs))
 
-    def detach(self) -> None:
-        """Take everything off; what was heard of the last batch still counts."""
-        selection = _selection(self._model)
-        if selection.pending is not None and selection.pending.sources:
-            selection.settle()
-        while self._undo:
-            self._undo.pop()()
+    @override
+    def selection(self) -> Selection:
+        selection: Selection = self._model.replay_buffer.selection
+        return selection
 
-    def _pending(self, rows: int) -> Pending | None:
-        """The batch in training, if a pass with so many rows can be one over it."""
-        pending = _selection(self._model).pending
-        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
-            return None
-        pending.weights = pending.weights.to(self._model.device)
-        return pending
+    @override
+    def device(self) -> torch.device:
+        device: torch.device = self._model.device
+        return device
 
-    def _watch(self, network: torch.nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
-        def before(module: torch.nn.Module, arguments: Any) -> None:
-            del module
-            pending = self._pending(_rows(arguments[0]))
-            if pending is not None and (counts is None or counts(arguments)):
-                self._open(watched, pending)
-
-        def after(module: torch.nn.Module, arguments: Any, output: Any) -> None:
-            del module, arguments, output
-            watched.close()
-
-        self._undo += [
-            network.register_forward_pre_hook(before).remove,
-            network.register_forward_hook(after).remove,
-        ]
-
-    def _watch_sac(self, model: SAC) -> None:
-        """SAC's actor is asked for actions and their log probabilities, which the temperature is tuned by, too."""
-        actor: Any = model.actor
+    def _watch_sac(self, watched: Watched) -> None:
+        """SAC's actor is asked for actions and their log probabilities, by which the temperature is tuned, too."""
+        model, actor = self._model, self._model.actor
         original = actor.action_log_prob
         log_probability: dict[str, torch.Tensor] = {}
 
-        def watched(observation: Any) -> Any:
-            pending = self._pending(_rows(observation))
+        def action_log_prob(observation: Any) -> Any:
+            pending = self.pending(rows_of(observation))
             if pending is None:
                 return original(observation)
-            self._open(self._actor, pending)
+            self.open(watched, pending)
             try:
                 action, log = original(observation)
             finally:
-                self._actor.close()
+                watched.close()
             log_probability["last"] = log.detach().reshape(-1)
             return action, log
 
-        actor.action_log_prob = watched
-        self._undo.append(lambda: delattr(actor, "action_log_prob"))
-        if model.ent_coef_optimizer is None:
-            return
-
         def weigh(optimiser: Any, arguments: Any, options: Any) -> None:
             del optimiser, arguments, options
-            pending = _selection(model).pending
+            pending = self.selection().pending
             if pending is not None and "last" in log_probability:
-                assert model.log_ent_coef is not None
                 surplus = log_probability.pop("last") + float(model.target_entropy)
                 model.log_ent_coef.grad = -(pending.weights * surplus).mean().reshape(1)
 
-        self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
-
-    def _open(self, watched: Watched, pending: Pending) -> None:
-        watched.open(pending)
-        pending.sources[watched.name] = watched.report
+        actor.action_log_prob = action_log_prob
+        self._undo += [watched.remove, lambda: delattr(actor, "action_log_prob")]
+        if model.ent_coef_optimizer is not None:
+            self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
 
 
 def attach(model: OffPolicyAlgorithm) -> Attachment:
@@ -225,22 +192,11 @@ def attach(model: OffPolicyAlgorithm) -> Attachment:
     return Attachment(model)
 
 
-def _selection(model: OffPolicyAlgorithm) -> Selection:
-    buffer = model.replay_buffer
-    assert isinstance(buffer, _Selective)
-    return buffer.selection
-
-
 def _refuse(options: dict[str, Any]) -> None:
     if options.get("optimize_memory_usage"):
         raise ValueError("optimize_memory_usage stores next observations in the next slot; our samplers overwrite any")
     if options.get("n_steps", 1) != 1:
         raise ValueError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
-
-
-def _rows(observation: Any) -> int:
-    first = next(iter(observation.values())) if isinstance(observation, dict) else observation
-    return len(first)
 
 
 def _flat(array: Array) -> Array:

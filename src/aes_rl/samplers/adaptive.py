@@ -80,7 +80,7 @@ class AdaptiveRule(AbstractRule):
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
         if self.has_own_nu:
-            self.live.add_(slots.shape[1]).clamp_(max=self.setting.capacity)
+            self.live.copy_(torch.maximum(self.live, slots.max() + 1))  # live slots are the first ones
         if self.config.inherit:
             return self.accumulator.masses_of(self.accumulator.sums.gather(1, slots))
         return self.accumulator.clear(slots)

@@ -84,9 +84,14 @@ class Sampler:
             raise ValueError(f"{uniforms.shape[1]} uniforms a member were given; placing takes two a transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
+        self.renew(slots)
+        return slots
+
+    def renew(self, slots: View) -> None:
+        """These live slots [P, K] hold something new, written by somebody else. No draw may await its report."""
+        self._check_members("the slots are", slots)
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
         self.distribution.tree.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
-        return slots
 
     def draw(self, uniforms: View) -> Draw:
         """Draw B live slots a member with the probabilities they have now, from B uniforms a member."""
