@@ -7,6 +7,7 @@ two environment steps: store one transition, draw, update.
 import json
 import statistics
 import time
+import warnings
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -17,7 +18,7 @@ import torch
 
 from aes_rl import Adaptive
 
-ROUNDS, STEPS, FILLED = 12, 15, 5000
+ROUNDS, STEPS, FILLED = 20, 15, 5000
 RESULTS = Path(__file__).parent / "results" / "integrations.json"
 Step = Callable[[], None]
 
@@ -38,7 +39,7 @@ def sb3(is_ours: bool) -> Step:
     model.set_logger(configure(format_strings=[]))
     if is_ours:
         attach(model)
-    stored = iter(zip(*rows(FILLED + 2 * ROUNDS * STEPS), strict=True))
+    stored = iter(zip(*rows(FILLED + (ROUNDS + 1) * STEPS), strict=True))
 
     def add() -> None:
         observation, following, action = next(stored)
@@ -54,7 +55,95 @@ def sb3(is_ours: bool) -> Step:
     return step
 
 
-HOSTS = {"sb3": (sb3, "stable-baselines3")}
+def tianshou(is_ours: bool) -> Step:
+    from tianshou.algorithm import SAC
+    from tianshou.algorithm.algorithm_base import policy_within_training_step
+    from tianshou.algorithm.modelfree.sac import AutoAlpha, SACPolicy
+    from tianshou.algorithm.optim import AdamOptimizerFactory
+    from tianshou.data import Batch, ReplayBuffer
+    from tianshou.utils.net.common import Net
+    from tianshou.utils.net.continuous import ContinuousActorProbabilistic, ContinuousCritic
+
+    from aes_rl.integrations.tianshou import SelectiveReplayBuffer, attach
+
+    adam, sizes = AdamOptimizerFactory(lr=3e-4), {"state_shape": (17,), "hidden_sizes": [256, 256]}
+    actor = ContinuousActorProbabilistic(
+        preprocess_net=Net(**sizes), action_shape=(6,), unbounded=True, conditioned_sigma=True
+    )
+    critics = [ContinuousCritic(preprocess_net=Net(**sizes, action_shape=(6,), concat=True)) for _ in range(2)]
+    algorithm = SAC(
+        policy=SACPolicy(actor=actor, action_space=gym.spaces.Box(-1, 1, (6,))), policy_optim=adam,
+        critic=critics[0], critic_optim=adam, critic2=critics[1], critic2_optim=adam, alpha=AutoAlpha(-6.0, 0.0, adam),
+    )  # fmt: skip
+    buffer = SelectiveReplayBuffer(1_000_000, sampler=Adaptive()) if is_ours else ReplayBuffer(1_000_000)
+    if is_ours:
+        attach(algorithm, buffer)
+    stored = iter(zip(*rows(FILLED + (ROUNDS + 1) * STEPS), strict=True))
+
+    def add() -> None:
+        observation, following, action = (part[0] for part in next(stored))
+        ends = {"terminated": False, "truncated": False}
+        buffer.add(Batch(obs=observation, act=action.clip(-1, 1), rew=1.0, obs_next=following, info={}, **ends))
+
+    for _ in range(FILLED):
+        add()
+
+    def step() -> None:
+        add()
+        with policy_within_training_step(algorithm.policy):
+            algorithm.update(sample_size=256, buffer=buffer)
+
+    return step
+
+
+def torchrl(is_ours: bool) -> Step:
+    from tensordict import TensorDict
+    from tensordict.nn import NormalParamExtractor, TensorDictModule
+    from torch import nn
+    from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
+    from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
+    from torchrl.objectives import SACLoss, SoftUpdate
+
+    from aes_rl.integrations.torchrl import SelectiveSampler, SelectiveWriter, attach
+
+    body = nn.Sequential(MLP(in_features=17, out_features=12, num_cells=[256, 256], activation_class=nn.ReLU))
+    head = nn.Sequential(body, NormalParamExtractor())
+    module = TensorDictModule(head, in_keys=["observation"], out_keys=["loc", "scale"])
+    actor = ProbabilisticActor(module, in_keys=["loc", "scale"], distribution_class=TanhNormal)
+    net = MLP(in_features=23, out_features=1, num_cells=[256, 256], activation_class=nn.ReLU)
+    critic = ValueOperator(net, in_keys=["observation", "action"])
+    own = {"reduction": "none", "deactivate_vmap": True, "scalar_output_mode": "exclude"} if is_ours else {}
+    loss = SACLoss(actor, critic, loss_function="l2", target_entropy=-6.0, **own)
+    chooser = SelectiveSampler(Adaptive(), capacity=1_000_000)
+    choice = {"sampler": chooser, "writer": SelectiveWriter(chooser)} if is_ours else {}
+    buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(1_000_000), batch_size=256, **choice)
+    if is_ours:
+        attach(loss, chooser)
+    target, optimiser = SoftUpdate(loss, eps=0.995), torch.optim.Adam(loss.parameters(), lr=3e-4)
+    parts = [torch.from_numpy(part[:, 0]) for part in rows(FILLED + (ROUNDS + 1) * STEPS)]
+    count, ends = len(parts[0]), torch.zeros(len(parts[0]), 1, dtype=torch.bool)
+    following = {"observation": parts[1], "reward": torch.ones(count, 1), "done": ends, "terminated": ends}
+    data = TensorDict(
+        {"observation": parts[0], "action": parts[2].clamp(-0.99, 0.99), "next": TensorDict(following, [count])},
+        [count],
+    )
+    buffer.extend(data[:FILLED])
+    position = FILLED
+
+    def step() -> None:
+        nonlocal position
+        buffer.extend(data[position : position + 1])
+        position += 1
+        losses = loss(buffer.sample())
+        optimiser.zero_grad()
+        (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).mean().backward()
+        optimiser.step()
+        target.step()
+
+    return step
+
+
+HOSTS = {"sb3": (sb3, "stable-baselines3"), "torchrl": (torchrl, "torchrl"), "tianshou": (tianshou, "tianshou")}
 
 
 def ratio_of(make: Callable[[bool], Step]) -> tuple[float, float]:
@@ -76,6 +165,7 @@ def ratio_of(make: Callable[[bool], Step]) -> tuple[float, float]:
 
 def main() -> None:
     torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
     figures: dict[str, object] = {}
     for name, (make, package) in HOSTS.items():

@@ -5,8 +5,10 @@ outer product, and its squared norm needs only a and ∂L/∂z.
 """
 
 from collections.abc import Callable
+from functools import cache, partial
 from importlib.util import find_spec
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -16,17 +18,16 @@ from torch.nn.functional import layer_norm
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
 
 _HAS_NUMBA = find_spec("numba") is not None  # a machine with a GPU may do without it
-ClosedForm = Callable[[nn.Module, Tensor, Tensor], Tensor]
-"""From a layer, its inputs and the gradient at its outputs to one number a sample, [..., B]."""
+ClosedForm = Callable[[Tensor, Tensor], Tensor]
+"""From a layer's inputs and the gradient at its outputs to one number a sample, [..., B]."""
 
 
-def linear(
-    layer: nn.Module, inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"]
-) -> Float[Tensor, "*batch"]:
-    """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained."""
+def linear(layer: nn.Module) -> ClosedForm | None:
+    """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained now."""
     assert isinstance(layer, nn.Linear | PopulationLinear)
     has_bias = layer.bias is not None and layer.bias.requires_grad
-    return linear_norms(inputs, gradient, layer.weight.requires_grad, has_bias)
+    has_weight = layer.weight.requires_grad
+    return partial(linear_norms, has_weight=has_weight, has_bias=has_bias) if has_weight or has_bias else None
 
 
 def linear_norms(
@@ -35,8 +36,8 @@ def linear_norms(
     has_weight: bool = True,
     has_bias: bool = True,
 ) -> Float[Tensor, "*batch"]:
-    """What `linear` says, for a layer that trains those parameters."""
-    is_on_cpu = inputs.device.type == "cpu" and inputs.dtype in (torch.float32, torch.float64)
+    """What `linear` says, of a layer that trains those parameters."""
+    is_on_cpu = inputs.is_cpu and inputs.dtype in (torch.float32, torch.float64)
     if is_on_cpu and _HAS_NUMBA and not torch.compiler.is_compiling():
         return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
     # A norm, then squared: one pass over the memory instead of two and no copy of it.
@@ -61,30 +62,51 @@ def _linear_norms_on_cpu(
     inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
 ) -> Float[Tensor, "*batch"]:
     """As one compiled loop: tensor operations cost more in calls than in arithmetic."""
+    kernel = _kernel()
+    if inputs.dim() == 2:
+        share = np.empty(len(inputs), inputs.numpy().dtype)
+        kernel(inputs.numpy(), gradient.numpy(), share, has_weight, has_bias)
+        return torch.from_numpy(share)
+    shares = gradient.new_empty(gradient.shape[:-1])
+    rows = inputs.reshape(-1, inputs.shape[-1]).numpy(), gradient.reshape(-1, gradient.shape[-1]).numpy()
+    kernel(*rows, shares.view(-1).numpy(), has_weight, has_bias)
+    return shares
+
+
+@cache
+def _kernel() -> Callable[..., None]:
     from aes_rl.engines import kernels
 
-    share = gradient.new_empty(gradient.shape[:-1])
-    rows = inputs.reshape(-1, inputs.shape[-1]).numpy(), gradient.reshape(-1, gradient.shape[-1]).numpy()
-    kernels.linear_norms(*rows, share.view(-1).numpy(), has_weight, has_bias)
-    return share
+    loop: Callable[..., None] = kernels.linear_norms
+    return loop
 
 
-def normalisation(
-    layer: nn.Module, inputs: Float[Tensor, "*batch features"], gradient: Float[Tensor, "*batch features"]
-) -> Float[Tensor, "*batch"]:
-    """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed where they are trained."""
+def normalisation(layer: nn.Module) -> ClosedForm | None:
+    """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed where they are trained now."""
     assert isinstance(layer, nn.LayerNorm | PopulationLayerNorm)
     shape = layer.normalized_shape if isinstance(layer, nn.LayerNorm) else (layer.features,)
-    normalised = layer_norm(inputs, shape, eps=layer.eps)
-    coefficient = inputs.new_zeros(inputs.shape)
-    if isinstance(layer.weight, Tensor) and layer.weight.requires_grad:
-        coefficient = normalised.square()
-    if isinstance(layer.bias, Tensor) and layer.bias.requires_grad:
+    has_weight = isinstance(layer.weight, Tensor) and layer.weight.requires_grad
+    has_bias = isinstance(layer.bias, Tensor) and layer.bias.requires_grad
+    if not has_weight and not has_bias:
+        return None
+    return partial(_normalisation_norms, shape=tuple(shape), eps=layer.eps, has_weight=has_weight, has_bias=has_bias)
+
+
+def _normalisation_norms(
+    inputs: Float[Tensor, "*batch features"],
+    gradient: Float[Tensor, "*batch features"],
+    shape: tuple[int, ...],
+    eps: float,
+    has_weight: bool,
+    has_bias: bool,
+) -> Float[Tensor, "*batch"]:
+    coefficient = layer_norm(inputs, shape, eps=eps).square() if has_weight else inputs.new_zeros(inputs.shape)
+    if has_bias:
         coefficient = coefficient + 1
     return (coefficient * gradient.square()).flatten(-len(shape)).sum(dim=-1)
 
 
-CLOSED_FORMS: dict[type[nn.Module], ClosedForm] = {
+CLOSED_FORMS: dict[type[nn.Module], Callable[[nn.Module], ClosedForm | None]] = {
     nn.Linear: linear,
     PopulationLinear: linear,
     nn.LayerNorm: normalisation,

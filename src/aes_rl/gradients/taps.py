@@ -35,8 +35,13 @@ class Taps:
     Forward passes outside `recording`, such as the critic's inside the actor's loss, cost and count nothing.
     """
 
-    def __init__(self, network: nn.Module):
-        """Attach to every layer with parameters; raises on the first that has no closed form."""
+    def __init__(self, network: nn.Module, is_functional: bool = False):
+        """Attach to every layer with parameters; raises on the first that has no closed form.
+
+        A functional network is called with parameters put into it for the call, several sets of them in one pass;
+        their norms add up.
+        """
+        self._is_functional = is_functional
         self._seen: set[str] = set()
         self._tap: Tensor | None = None
         owners: dict[nn.Parameter, str] = {}
@@ -67,9 +72,7 @@ class Taps:
         if not owners:
             raise ValueError("the network has no trained parameter to tap")
         self._example = next(iter(owners))
-        self._handles = [
-            layer.register_forward_hook(self._hook(name, CLOSED_FORMS[type(layer)])) for name, layer in layers
-        ]
+        self._handles = [layer.register_forward_hook(self._hook(name, layer)) for name, layer in layers]
 
     def tap(self, batch_shape: tuple[int, ...]) -> Tensor:
         """A leaf of zeros, one number a sample: [B], or [P, B] for population layers. One for every forward pass."""
@@ -98,47 +101,48 @@ class Taps:
         for handle in self._handles:
             handle.remove()
 
-    def _hook(self, name: str, form: ClosedForm) -> Any:
+    def _hook(self, name: str, layer: nn.Module) -> Any:
+        form_of = CLOSED_FORMS[type(layer)]
+        ranks = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
+
         def tap_output(layer: nn.Module, arguments: tuple[Tensor, ...], output: Tensor) -> Tensor:
             if self._tap is None or not torch.is_grad_enabled():
                 return output
             if not arguments:
                 raise ValueError(f"layer {name!r} was called by keyword while recording; pass its input by position")
-            inputs = arguments[0]
-            if name in self._seen:
+            inputs, form = arguments[0], form_of(layer)
+            if form is None:
+                return output
+            if name in self._seen and not self._is_functional:
                 raise RuntimeError(f"layer {name!r} was called twice while recording; its two gradients would mix")
-            if inputs.shape[: self._tap.dim()] != self._tap.shape or inputs.dim() != self._rank(layer):
+            rank = self._tap.dim() + ranks
+            if inputs.dim() != rank or inputs.shape[: rank - ranks] != self._tap.shape:
                 raise ValueError(
                     f"layer {name!r} was fed {tuple(inputs.shape)} while a batch of {tuple(self._tap.shape)} was "
                     "recorded; per-sample norms need one row a sample and no further axes"
                 )
             self._seen.add(name)
-            tapped: Tensor = _Identity.apply(output, self._tap, inputs, layer, form)  # type: ignore[no-untyped-call]
+            tapped: Tensor = _Identity.apply(output, self._tap, inputs, form)  # type: ignore[no-untyped-call]
             return tapped
 
         return tap_output
-
-    def _rank(self, layer: nn.Module) -> int:
-        assert self._tap is not None
-        features = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
-        return self._tap.dim() + features
 
 
 class _Identity(torch.autograd.Function):
     """Returns its input, in place; in the backward pass also pays the tap the layer's share."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, layer: nn.Module, form: ClosedForm) -> Tensor:
+    def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, form: ClosedForm) -> Tensor:
         ctx.save_for_backward(inputs)
-        ctx.layer, ctx.form = layer, form
+        ctx.form = form
         ctx.mark_dirty(output)
         return output
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (inputs,) = ctx.saved_tensors
-        return gradient, ctx.form(ctx.layer, inputs, gradient), None, None, None
+        return gradient, ctx.form(inputs, gradient), None, None
 
 
 def squared_norms(

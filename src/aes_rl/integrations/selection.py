@@ -14,6 +14,8 @@ from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
 
 Array = np.ndarray[Any, Any]
+_MOST_AHEAD = 64
+"""Batches that may be drawn before any is reported on."""
 
 
 class Pending:
@@ -38,7 +40,10 @@ class Selection:
         self._streams = Streams([seed], self.sampler.engine)
         self.updates = 0
         """Batches drawn so far."""
+        self._reports = 0
         self.pending: Pending | None = None
+        self.ahead: dict[int, Pending] = {}
+        """Batches drawn ahead of their reports, by number."""
         # Where the host decides about places: which slot stands for which of them, and back; −1 for none yet.
         self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
 
@@ -84,11 +89,32 @@ class Selection:
         self.pending = Pending(draw, self.sampler.weights(draw)[0])
         return self.pending
 
+    def draw_ahead(self, batch_size: int) -> tuple[int, Pending]:
+        """A batch that others may be drawn after before it is reported on, and its number."""
+        if len(self.ahead) >= _MOST_AHEAD:
+            raise RuntimeError(
+                f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} has heard of none of them: "
+                "attach it to the loss before training"
+            )
+        self.draw(batch_size)
+        pending, self.pending = self.pending, None
+        assert pending is not None
+        if self.needs:
+            self.ahead[self.updates] = pending
+        return self.updates, pending
+
+    def hear(self, number: int, pending: Pending) -> None:
+        """Report a batch that was drawn ahead."""
+        if self.ahead.pop(number, None) is not None:
+            self._report(pending)
+
     def settle(self) -> None:
         """Report what is known of the last batch to the sampler."""
-        if self.pending is None:
-            return
-        pending, self.pending = self.pending, None
+        if self.pending is not None:
+            pending, self.pending = self.pending, None
+            self._report(pending)
+
+    def _report(self, pending: Pending) -> None:
         for report in pending.sources.values():
             report(pending)
         missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
@@ -102,13 +128,17 @@ class Selection:
         error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
         norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
         self.sampler.feedback(pending.draw, Signals(error, norms))
-        self.sampler.advance(self.updates)
+        self._advance()
+
+    def _advance(self) -> None:
+        self._reports += 1
+        self.sampler.advance(self._reports)
 
     def discard(self) -> None:
         """Forget the last batch; it counts as an update without a report."""
         if self.pending is not None:
             self.pending = None
-            self.sampler.advance(self.updates)
+            self._advance()
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that changes over time, as copies."""
@@ -118,7 +148,8 @@ class Selection:
             "slot_of": torch.from_numpy(self._slot_of.copy()),
             "place_of": torch.from_numpy(self._place_of.copy()),
         }
-        return own | places | {"updates": torch.tensor(self.updates), "seed": torch.tensor(self.seed)}
+        numbers = {"updates": self.updates, "reports": self._reports, "seed": self.seed}
+        return own | places | {name: torch.tensor(number) for name, number in numbers.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Continue: the next draws are those the saved selection would have made."""
@@ -126,7 +157,8 @@ class Selection:
             raise ValueError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}")
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
-        self.updates = int(state["updates"])
+        self.updates, self._reports = int(state["updates"]), int(state["reports"])
+        self.ahead.clear()
         self._slot_of[:], self._place_of[:] = state["slot_of"].numpy(), state["place_of"].numpy()
         self.pending = None
 

@@ -1,0 +1,206 @@
+"""Our samplers in TorchRL: a Sampler and a Writer for its replay buffers, and taps on its losses.
+
+    sampler = SelectiveSampler(Adaptive(), capacity=100_000)
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(100_000), sampler=sampler, writer=SelectiveWriter(sampler), batch_size=256
+    )
+    loss = SACLoss(actor, qvalue, reduction="none", deactivate_vmap=True)
+    attach(loss, sampler)
+    …
+    losses = loss(buffer.sample())
+    (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).mean().backward()
+
+TorchRL's losses multiply every term by the batch's `priority_weight`, but divide by the sum of the weights when they
+average: hence `reduction="none"` and a mean of one's own, which is unbiased.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from aes_rl.gradients import Taps, squared_norms
+from aes_rl.integrations.hosts import require
+from aes_rl.integrations.selection import Pending, Selection
+from aes_rl.types import Signal
+
+require("torchrl", "0.14", "0.15", "torchrl")
+from torchrl.data.replay_buffers.samplers import Sampler  # noqa: E402
+from torchrl.data.replay_buffers.writers import Writer  # noqa: E402
+from torchrl.objectives import DDPGLoss, SACLoss, TD3Loss  # noqa: E402
+
+_SUPPORTED = {SACLoss: "qvalue_network", TD3Loss: "qvalue_network", DDPGLoss: "value_network"}
+"""Losses, and what each calls its critics."""
+
+
+class SelectiveSampler(Sampler):
+    """Chooses by one of our samplers. Batches carry `priority_weight`, and `draw`, the number to report them under."""
+
+    def __init__(self, config: Any, capacity: int, seed: int = 0, total_updates: int | None = None):
+        """`config` is a configuration such as `Adaptive()`; `capacity` is that of the storage."""
+        self.selection = Selection(config, capacity, seed, total_updates)
+
+    def sample(self, storage: Any, batch_size: int) -> tuple[Tensor, dict[str, Tensor]]:
+        """Slots and their weights."""
+        del storage
+        number, pending = self.selection.draw_ahead(batch_size)
+        info = {"priority_weight": pending.weights, "draw": torch.full((batch_size,), number)}
+        return pending.draw.slots[0], info
+
+    def state_dict(self) -> dict[str, Any]:
+        """Continues draw for draw; batches that were drawn and not reported are forgotten."""
+        return self.selection.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+        self.selection.load_state_dict(state_dict)
+
+    def dumps(self, path: Any) -> None:
+        """Write the state into a folder."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        save_file(
+            {name: value.contiguous() for name, value in self.state_dict().items()}, folder / "sampler.safetensors"
+        )
+
+    def loads(self, path: Any) -> None:
+        """Continue from such a folder."""
+        self.load_state_dict(load_file(Path(path) / "sampler.safetensors"))
+
+    def _empty(self) -> None:
+        old = self.selection
+        self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+
+
+class SelectiveWriter(Writer):
+    """Writes where the sampler says, which knows by that what a slot holds."""
+
+    def __init__(self, sampler: SelectiveSampler):
+        super().__init__()
+        self._sampler = sampler
+        self._write_count = 0
+
+    def register_storage(self, storage: Any) -> None:
+        """Take the storage to write to; it must have the sampler's capacity."""
+        if storage.max_size != self._sampler.selection.capacity:
+            raise ValueError(
+                f"the storage has {storage.max_size} slots and the sampler {self._sampler.selection.capacity}; give "
+                "both the same"
+            )
+        if storage.ndim != 1:
+            raise ValueError(f"the storage has {storage.ndim} dimensions; our samplers choose single transitions")
+        super().register_storage(storage)
+
+    def add(self, data: Any) -> int:
+        """Store one transition."""
+        slot = int(self._sampler.selection.place(1)[0])
+        self._storage.set(slot, data)
+        self._write_count += 1
+        return slot
+
+    def extend(self, data: Any) -> Tensor:
+        """Store several, distinct slots for as many as fit at once."""
+        most = max(1, self._sampler.selection.capacity - 1)
+        parts = []
+        for start in range(0, len(data), most):
+            part = data[start : start + most]
+            slots = torch.from_numpy(self._sampler.selection.place(len(part)).astype(np.int64))
+            self._storage.set(slots, part)
+            parts.append(slots)
+        self._write_count += len(data)
+        return torch.cat(parts)
+
+    def state_dict(self) -> dict[str, Any]:
+        """How much was written; where the next goes is the sampler's to know."""
+        return {"write_count": self._write_count}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue from a saved state."""
+        self._write_count = state_dict["write_count"]
+
+    def dumps(self, path: Any) -> None:
+        """Write the state into a folder."""
+        folder = Path(path)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "writer.json").write_text(json.dumps(self.state_dict()))
+
+    def loads(self, path: Any) -> None:
+        """Continue from such a folder."""
+        self.load_state_dict(json.loads((Path(path) / "writer.json").read_text()))
+
+    def _empty(self, empty_write_count: bool = True) -> None:
+        if empty_write_count:
+            self._write_count = 0
+
+
+class Attachment:
+    """A loss whose per-sample gradients are heard. What a backward left is reported at the next call or by `report`."""
+
+    def __init__(self, loss: Any, sampler: SelectiveSampler):
+        self._loss, self._sampler = loss, sampler
+        self._heard: tuple[int, Pending, dict[str, Tensor]] | None = None
+        self._taps: dict[str, Taps] = {}
+        if Signal.GRADIENT_NORM in sampler.selection.needs:
+            critics = getattr(loss, _SUPPORTED[type(loss)])
+            networks = {"actor": loss.actor_network, "critic": critics}
+            self._taps = {name: Taps(network, is_functional=True) for name, network in networks.items()}
+        self._handles = [loss.register_forward_pre_hook(self._before), loss.register_forward_hook(self._after)]
+
+    def report(self) -> None:
+        """Tell the sampler what the last backward showed."""
+        if self._heard is None:
+            return
+        (number, pending, taps), self._heard = self._heard, None
+        for name, tap in taps.items():
+            if tap.grad is not None:
+                pending.gradient_norm[name] = squared_norms(tap.grad, pending.weights.to(tap.device))
+        self._sampler.selection.hear(number, pending)
+
+    def detach(self) -> None:
+        """Take everything off; what was heard of the last batch still counts."""
+        self.report()
+        for handle in self._handles:
+            handle.remove()
+        for taps in self._taps.values():
+            taps.remove()
+
+    def _before(self, loss: Any, arguments: Any) -> None:
+        del loss
+        self.report()
+        batch = arguments[0]
+        number = int(batch.get("draw")[0]) if "draw" in batch.keys() else -1  # noqa: SIM118
+        pending = self._sampler.selection.ahead.get(number)
+        if pending is None:
+            return
+        leaves = {name: taps.tap((len(pending.weights),)) for name, taps in self._taps.items()}
+        for name, taps in self._taps.items():
+            taps.connect(leaves[name])
+        self._heard = (number, pending, leaves)
+
+    def _after(self, loss: Any, arguments: Any, output: Any) -> None:
+        del output
+        for taps in self._taps.values():
+            taps.disconnect()
+        if self._heard is not None and Signal.TD_ERROR in self._sampler.selection.needs:
+            self._heard[1].td_errors = [arguments[0].get(loss.tensor_keys.priority).detach().abs().reshape(-1)]
+
+
+def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:
+    """Report the norms and errors of every batch that a loss is computed on to its sampler."""
+    if type(loss) not in _SUPPORTED:
+        names = ", ".join(kind.__name__ for kind in _SUPPORTED)
+        raise TypeError(f"{type(loss).__name__} cannot be attached; supported are {names}")
+    if loss.reduction != "none":
+        raise ValueError(
+            f"reduction is {loss.reduction!r}, by which weighted losses are divided by the sum of their weights; make "
+            'the loss with reduction="none" and take the mean yourself'
+        )
+    if not getattr(loss, "deactivate_vmap", True):
+        raise ValueError(
+            "the critics run under vmap, where norms cannot be tapped; make the loss with deactivate_vmap=True"
+        )
+    return Attachment(loss, sampler)

@@ -1,0 +1,237 @@
+"""TorchRL's own losses and buffers with our samplers, against norms taken one sample at a time."""
+
+import warnings
+
+import pytest
+import torch
+from tensordict import TensorDict
+from tensordict.nn import NormalParamExtractor, TensorDictModule
+from torch import nn
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # the host warns about its own extensions while it is imported
+    from torchrl.data import LazyTensorStorage, ReplayBuffer, TensorDictReplayBuffer
+    from torchrl.modules import ProbabilisticActor, TanhNormal, ValueOperator
+    from torchrl.objectives import DDPGLoss, SACLoss, TD3Loss
+
+    from aes_rl.integrations.torchrl import SelectiveSampler, SelectiveWriter, attach
+
+from aes_rl import Adaptive, Predictive, Prioritized, Uniform
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+SAMPLERS = {
+    "uniform": Uniform(),
+    "prioritized": Prioritized(weight_exponent_end=None),
+    "adaptive": Adaptive(nu=1.0, floor=0.3),
+    "predictive": Predictive(refresh_every=5),
+}
+BATCH, SLOTS = 16, 60
+
+
+class Critic(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(4, 12), nn.ReLU(), nn.Linear(12, 1))
+
+    def forward(self, observation, action):
+        return self.net(torch.cat([observation, action], dim=-1))
+
+
+def make_loss(kind, **options):
+    torch.manual_seed(0)
+    options = {"reduction": "none", "deactivate_vmap": True, "loss_function": "l2", **options}
+    critic = ValueOperator(Critic(), in_keys=["observation", "action"])
+    if kind == "SAC":
+        net = nn.Sequential(nn.Linear(3, 12), nn.ReLU(), nn.Linear(12, 2), NormalParamExtractor())
+        actor = ProbabilisticActor(
+            TensorDictModule(net, in_keys=["observation"], out_keys=["loc", "scale"]),
+            in_keys=["loc", "scale"], distribution_class=TanhNormal,
+        )  # fmt: skip
+        return SACLoss(actor, critic, target_entropy=-1.0, scalar_output_mode="exclude", **options)
+    net = nn.Sequential(nn.Linear(3, 12), nn.ReLU(), nn.Linear(12, 1), nn.Tanh())
+    actor = TensorDictModule(net, in_keys=["observation"], out_keys=["action"])
+    if kind == "TD3":
+        return TD3Loss(actor, critic, bounds=(-1.0, 1.0), **options)
+    del options["deactivate_vmap"]  # one critic, which never ran under vmap
+    return DDPGLoss(actor, critic, **options)
+
+
+LOSSES = {
+    "SAC": ("qvalue", ("loss_actor", "loss_qvalue", "loss_alpha")),
+    "TD3": ("qvalue", ("loss_actor", "loss_qvalue")),
+    "DDPG": ("value", ("loss_actor", "loss_value")),
+}
+
+
+def transitions(count, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    ends = torch.rand(count, 1, generator=generator) < 0.1
+    following = {
+        "observation": torch.randn(count, 3, generator=generator),
+        "reward": torch.randn(count, 1, generator=generator).exp(),
+        "done": ends,
+        "terminated": ends,
+    }
+    own = {
+        "observation": torch.randn(count, 3, generator=generator),
+        "action": 2 * torch.rand(count, 1, generator=generator) - 1,
+    }
+    return TensorDict({**own, "next": following}, [count])
+
+
+def make_buffer(sampler, kind=TensorDictReplayBuffer, **options):
+    chooser = SelectiveSampler(SAMPLERS[sampler], capacity=SLOTS)
+    buffer = kind(
+        storage=LazyTensorStorage(SLOTS), sampler=chooser, writer=SelectiveWriter(chooser), batch_size=BATCH, **options
+    )
+    return buffer, chooser
+
+
+def total(loss, batch, kind):
+    losses = loss(batch)
+    return sum(losses[name] for name in LOSSES[kind][1]), losses
+
+
+def trained(kind, sampler, updates=25, **options):
+    loss = make_loss(kind)
+    buffer, chooser = make_buffer(sampler, **options)
+    buffer.extend(transitions(SLOTS))
+    attachment = attach(loss, chooser)
+    optimiser = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    for _ in range(updates):
+        summed, _ = total(loss, buffer.sample(), kind)
+        optimiser.zero_grad()
+        summed.mean().backward()
+        optimiser.step()
+    attachment.report()
+    return loss, buffer, chooser, attachment
+
+
+@pytest.mark.parametrize("sampler", ["adaptive", "predictive"])
+@pytest.mark.parametrize("kind", LOSSES)
+def test_norms_are_those_of_single_samples(kind, sampler) -> None:
+    loss, buffer, chooser, attachment = trained(kind, sampler)
+    batch = buffer.sample()
+    number, weights = int(batch["draw"][0]), batch["priority_weight"]
+    summed, losses = total(loss, batch, kind)
+    pending = chooser.selection.ahead[number]
+    critic = f"{LOSSES[kind][0]}_network_params"
+    expected = {}
+    for name, key, part in (("actor", "loss_actor", "actor_network_params"), ("critic", LOSSES[kind][1][1], critic)):
+        parameters = [value for own, value in loss.named_parameters() if own.startswith(part)]
+        norms = []
+        for sample in range(BATCH):
+            gradients = torch.autograd.grad(losses[key][sample], parameters, retain_graph=True)
+            norms.append(sum(gradient.square().sum() for gradient in gradients))
+        expected[name] = torch.stack(norms) / weights.square()
+    summed.mean().backward()
+    attachment.report()
+    for name, norms in expected.items():
+        torch.testing.assert_close(pending.gradient_norm[name], norms, rtol=1e-4, atol=1e-9)
+    assert weights.std() > 1e-3 or sampler == "predictive"
+
+
+@pytest.mark.parametrize("kind", LOSSES)
+def test_gradients_are_those_without_taps_and_of_weighted_losses(kind) -> None:
+    loss, buffer, _, attachment = trained(kind, "adaptive")
+    batch = buffer.sample()
+    weights = batch["priority_weight"].clone()
+    found = []
+    for is_attached, is_weighted in ((True, True), (False, True), (False, False)):
+        if not is_attached:
+            attachment.detach()
+        torch.manual_seed(2)
+        copy = batch.clone() if is_weighted else batch.clone().exclude("priority_weight")
+        summed, _ = total(loss, copy, kind)
+        loss.zero_grad()
+        (summed if is_weighted else weights * summed).mean().backward()
+        found.append({name: p.grad.clone() for name, p in loss.named_parameters() if p.grad is not None})
+    for name, value in found[0].items():
+        assert torch.equal(found[1][name], value), name
+        assert (found[2][name] - value).norm() <= 1e-6 * value.norm() + 1e-12, name
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("prefetch", [None, 3])
+def test_it_learns_from_its_batches(sampler, prefetch) -> None:
+    _, _, chooser, _ = trained("DDPG", sampler, prefetch=prefetch)
+    spread = chooser.selection.sampler.probabilities().std()
+    assert (spread > 1e-6) == (sampler != "uniform")
+    assert len(chooser.selection.ahead) <= 8
+
+
+def test_errors_are_the_librarys() -> None:
+    loss, buffer, chooser, attachment = trained("SAC", "prioritized")
+    batch = buffer.sample()
+    pending = chooser.selection.ahead[int(batch["draw"][0])]
+    total(loss, batch, "SAC")[0].mean().backward()
+    attachment.report()
+    torch.testing.assert_close(pending.td_errors[0], batch["td_error"])
+
+
+@pytest.mark.parametrize("sampler", ["adaptive", "uniform"])
+@pytest.mark.parametrize("kind", [ReplayBuffer, TensorDictReplayBuffer])
+def test_slots_hold_what_was_written_to_them(sampler, kind) -> None:
+    buffer, chooser = make_buffer(sampler, kind)
+    shadow = {}
+    for round_number in range(12):
+        rows = transitions(7, seed=round_number)
+        slots = buffer.extend(rows).tolist() if round_number % 3 else [int(buffer.add(row)) for row in rows]
+        shadow |= {slot: row["observation"] for slot, row in zip(slots, rows, strict=True)}
+    assert len(buffer) == len(chooser.selection) == SLOTS
+    assert buffer.write_count == 84
+    for slot, observation in shadow.items():
+        assert torch.equal(buffer[slot]["observation"], observation)
+    if sampler == "uniform":
+        assert slots == [(84 - 7 + k) % SLOTS for k in range(7)]
+
+
+@pytest.mark.parametrize("sampler", ["adaptive", "prioritized"])
+def test_saved_and_loaded_it_goes_on_with_the_same_draws(sampler, tmp_path) -> None:
+    _, buffer, chooser, _ = trained("DDPG", sampler)
+    buffer.extend(transitions(20, seed=5))
+    buffer.dumps(tmp_path / "buffer")
+    again, other = make_buffer(sampler)
+    again.extend(transitions(1))
+    again.loads(tmp_path / "buffer")
+    third, another = make_buffer(sampler)
+    another.load_state_dict(chooser.state_dict())
+    for _ in range(3):
+        one, two = buffer.sample(), again.sample()
+        assert torch.equal(one["index"], two["index"])
+        assert torch.equal(one["observation"], two["observation"])
+        assert torch.equal(one["index"], another.sample(None, BATCH)[0])
+    assert (other.selection.updates, third is not None) == (chooser.selection.updates, True)
+
+
+@pytest.mark.parametrize(
+    ("action", "error", "line"),
+    [
+        (
+            lambda: attach(make_loss("SAC", reduction="mean"), make_buffer("adaptive")[1]),
+            ValueError,
+            "reduction is 'mean'",
+        ),
+        (lambda: attach(make_loss("SAC", deactivate_vmap=False), make_buffer("adaptive")[1]), ValueError, "under vmap"),
+        (lambda: attach(nn.Linear(1, 1), make_buffer("adaptive")[1]), TypeError, "Linear cannot be attached"),
+        (
+            lambda: TensorDictReplayBuffer(
+                storage=LazyTensorStorage(5), writer=SelectiveWriter(SelectiveSampler(Uniform(), capacity=6))
+            ),
+            ValueError,
+            "the storage has 5 slots and the sampler 6",
+        ),
+    ],
+)
+def test_what_is_not_supported_is_refused(action, error, line) -> None:
+    with pytest.raises(error, match=line):
+        action()
+
+
+def test_a_loss_that_was_not_attached_is_noticed() -> None:
+    buffer, _ = make_buffer("adaptive")
+    buffer.extend(transitions(SLOTS))
+    for _ in range(64):
+        buffer.sample()
+    with pytest.raises(RuntimeError, match="64 batches were drawn and Adaptive has heard of none"):
+        buffer.sample()
