@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu learn clean
+.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations learn clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -56,11 +56,15 @@ bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Base
 bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
 	$(BIN)/python benchmarks/train.py
 
+bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
+	$(BIN)/python benchmarks/integrations.py
+
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
 	$(BIN)/aes-rl bench gpu --output benchmarks/results/gpu.json
 
-learn: .venv/dev ## Train real tasks to a score and print the table; an hour or more
+learn: .venv/dev ## Train real tasks to a score, here and in the host libraries, and print the tables; hours
+	$(BIN)/python benchmarks/learn_integrations.py
 	$(BIN)/python benchmarks/learn.py
 
 clean: ## Remove .venv and caches
