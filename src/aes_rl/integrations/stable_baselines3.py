@@ -6,7 +6,7 @@ attach(model)
 model.learn(100_000)
 """
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -31,91 +31,68 @@ class _Selective:
     """What the two buffers share: slots are numbered row · n_envs + environment."""
 
     selection: Selection
+    observations: Any
+    next_observations: Any
+    actions: Array
     pos: int
     full: bool
     buffer_size: int
     n_envs: int
+    to_torch: Any
+    _normalize_obs: Any
+    _samples: ClassVar[type]
 
-    def _choose_by(self, sampler: Any, seed: int | None, total_updates: int | None) -> None:
+    def __init__(
+        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
+    ):
+        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+        _refuse(options)
+        super().__init__(*arguments, **options)
         # By default the seed follows from the one that the model was given: it seeds NumPy before it makes a buffer.
         seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
         self.selection = Selection(sampler, self.buffer_size * self.n_envs, seed, total_updates)
 
-    def _advance(self) -> Array:
-        """Slots for one step of all environments; the host's own counters move on."""
+    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+        """Store one step of all environments."""
         slots = self.selection.place(self.n_envs)
-        self.pos += 1
+        self.pos += 1  # the host's own counters
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
-        return slots
+        _write(self.observations, slots, obs)
+        _write(self.next_observations, slots, next_obs)
+        _write_rest(self, slots, action, reward, done, infos)
+
+    def sample(self, batch_size: int, env: Any = None) -> Any:
+        """A batch by the sampler's probabilities; its weights wait for `attach`."""
+        slots = slots_of(self.selection.draw(batch_size))
+        observations, next_observations = (
+            self._on_device(self._normalize_obs(_read(arrays, slots), env))
+            for arrays in (self.observations, self.next_observations)
+        )
+        rest = (self.to_torch(part) for part in (_read(self.actions, slots), *_ends_and_rewards(self, slots, env)))
+        actions, ends, rewards = rest
+        return self._samples(observations, actions, next_observations, ends, rewards)
 
     def discard(self) -> None:
         """Forget the last sampled batch, one that was not trained on."""
         self.selection.discard()
 
+    def _on_device(self, values: Any) -> Any:
+        if isinstance(values, dict):
+            return {key: self.to_torch(value) for key, value in values.items()}
+        return self.to_torch(values)
+
 
 class SelectiveReplayBuffer(_Selective, ReplayBuffer):
     """Stable-Baselines3's replay buffer with one of our samplers choosing what to draw and what to overwrite."""
 
-    def __init__(
-        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
-    ):
-        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
-        _refuse(options)
-        super().__init__(*arguments, **options)
-        self._choose_by(sampler, seed, total_updates)
-
-    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
-        """Store one step of all environments."""
-        slots = self._advance()
-        _write(self.observations, slots, obs)
-        _write(self.next_observations, slots, next_obs)
-        _write_rest(self, slots, action, reward, done, infos)
-
-    def sample(self, batch_size: int, env: Any = None) -> ReplayBufferSamples:
-        """A batch by the sampler's probabilities; its weights wait for `attach`."""
-        slots = slots_of(self.selection.draw(batch_size))
-        observations = self._normalize_obs(_read(self.observations, slots), env)
-        next_observations = self._normalize_obs(_read(self.next_observations, slots), env)
-        parts: tuple[Any, ...] = (
-            observations,
-            _read(self.actions, slots),
-            next_observations,
-            *_ends_and_rewards(self, slots, env),
-        )
-        return ReplayBufferSamples(*(self.to_torch(part) for part in parts))
+    _samples = ReplayBufferSamples
 
 
 class SelectiveDictReplayBuffer(_Selective, DictReplayBuffer):
     """The same for Dict observations."""
 
-    def __init__(
-        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
-    ):
-        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
-        _refuse(options)
-        super().__init__(*arguments, **options)
-        self._choose_by(sampler, seed, total_updates)
-
-    def add(self, obs: Any, next_obs: Any, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
-        """Store one step of all environments."""
-        slots = self._advance()
-        for key in self.observations:
-            _write(self.observations[key], slots, obs[key])
-            _write(self.next_observations[key], slots, next_obs[key])
-        _write_rest(self, slots, action, reward, done, infos)
-
-    def sample(self, batch_size: int, env: Any = None) -> DictReplayBufferSamples:  # type: ignore[override]
-        """A batch by the sampler's probabilities; its weights wait for `attach`."""
-        slots = slots_of(self.selection.draw(batch_size))
-        both: list[Any] = [
-            self._normalize_obs({key: _read(array, slots) for key, array in arrays.items()}, env)
-            for arrays in (self.observations, self.next_observations)
-        ]
-        observations, next_observations = ({key: self.to_torch(a) for key, a in part.items()} for part in both)
-        actions = self.to_torch(_read(self.actions, slots))
-        dones, rewards = (self.to_torch(part) for part in _ends_and_rewards(self, slots, env))
-        return DictReplayBufferSamples(observations, actions, next_observations, dones, rewards)
+    _samples = DictReplayBufferSamples
 
 
 class Attachment(AbstractAttachment):
@@ -204,14 +181,21 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1, *array.shape[2:])
 
 
-def _write(array: Array, slots: Array, values: Any) -> None:
-    flat = _flat(array)
+def _write(arrays: Any, slots: Array, values: Any) -> None:
+    """Into an array, or into each of a dictionary of them."""
+    if isinstance(arrays, dict):
+        for key, array in arrays.items():
+            _write(array, slots, values[key])
+        return
+    flat = _flat(arrays)
     flat[slots] = np.asarray(values).reshape(len(slots), *flat.shape[1:])
 
 
-def _read(array: Array, slots: Array) -> Array:
-    rows: Array = _flat(array)[slots]
-    return rows
+def _read(arrays: Any, slots: Array) -> Any:
+    """From an array, or from each of a dictionary of them."""
+    if isinstance(arrays, dict):
+        return {key: _read(array, slots) for key, array in arrays.items()}
+    return _flat(arrays)[slots]
 
 
 def _write_rest(buffer: Any, slots: Array, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
