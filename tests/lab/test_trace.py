@@ -48,9 +48,9 @@ def lognormal(moments=30, slots=400, thinning=4, is_lasting=True, seed=0):
     insertions = slots * thinning + 100 * np.arange(1, moments + 1)
     # The clock counts insertions, so slots would be overwritten; a capacity never reached keeps them.
     facts = replace(facts, warm_up_steps=slots * thinning, capacity=slots * thinning + int(insertions[-1]))
-    whole = np.full((moments, 1, Clock(trace.Trace(facts, insertions, logs, logs)).slots), -np.inf)
+    whole = np.full((moments, 1, Clock(trace.Trace(facts, insertions, {}, logs)).slots), -np.inf)
     whole[:, 0, :slots] = logs
-    return trace.Trace(facts, insertions, whole.astype(np.float16), (whole / 2).astype(np.float16))
+    return trace.Trace(facts, insertions, {"all": whole.astype(np.float16)}, (whole / 2).astype(np.float16))
 
 
 def test_a_record_holds_the_agents_own_norms(recorded) -> None:
@@ -68,7 +68,8 @@ def test_packed_records_are_the_recorded_ones(recorded, tmp_path) -> None:
     problem.save(tmp_path / "problem.safetensors")
     again = trace.load(tmp_path / "problem.safetensors")
     assert again.facts == problem.facts
-    assert np.array_equal(again.logs, problem.logs)
+    assert set(again.networks) == {"actor", "critic"}
+    assert all(np.array_equal(again.networks[name], part) for name, part in problem.networks.items())
     thin = problem.thinned(3, every=2)
     assert thin.facts.thinning == 6
     assert np.array_equal(thin.errors, problem.errors[1::2, :, ::3])
@@ -88,11 +89,11 @@ def test_the_clock_writes_what_a_buffer_writes(recorded, insertions) -> None:
 def test_what_is_heard_is_of_the_right_content(recorded) -> None:
     """Insertion 650 falls between the moments 600 and 700; slots below 50 hold what only the later one knows."""
     moments = np.arange(9, dtype=np.float16).reshape(9, 1, 1)
-    problem = replace(recorded[0], logs=np.broadcast_to(moments, (9, 4, 300)))
+    problem = replace(recorded[0], networks={"all": np.broadcast_to(moments, (9, 4, 300))})
     clock, slots = Clock(problem), np.arange(300)
     seen = {5: np.zeros(300, bool), 6: np.zeros(300, bool)}
     for seed in range(60):
-        norms, _ = heard(problem, clock, slots, 650, np.random.default_rng(seed))
+        norms = heard(problem, clock, slots, 650, np.random.default_rng(seed)).gradient_norm["all"][0].numpy()
         for moment, mark in seen.items():
             mark |= np.isclose(norms, 2 * np.exp(moment))
     assert not seen[5][:25].any()

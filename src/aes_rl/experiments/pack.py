@@ -29,7 +29,7 @@ def pack(words: list[str]) -> None:
     recorded = trace.load(asked.run / "trace").thinned(asked.thinning, asked.every)
     asked.output.parent.mkdir(parents=True, exist_ok=True)
     recorded.save(asked.output)
-    moments, _, slots = recorded.logs.shape
+    moments, _, slots = recorded.errors.shape
     Console().print(
         f"{recorded.name}, seed {recorded.facts.seed}: {slots:,} slots, one in {recorded.facts.thinning}, at {moments} "
         f"moments up to {recorded.insertions[-1]:,} insertions; {asked.output.stat().st_size / 1e6:.1f} MB"

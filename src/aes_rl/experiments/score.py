@@ -109,11 +109,14 @@ def write(results: Sequence[Scored], path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("problem", "batch_size", "sampler", "live_slots", "captured_fraction", "oracle_ratio"))
+        names = ("problem", "batch_size", "sampler", "live_slots", "network", "captured_fraction", "oracle_ratio")
+        writer.writerow(names)
         for result in results:
             for point in result.points:
-                figures = (f"{point.captured_fraction:.4f}", f"{point.oracle_ratio:.4f}")
-                writer.writerow((result.problem, result.batch_size, result.sampler, point.live, *figures))
+                start = (result.problem, result.batch_size, result.sampler, point.live)
+                for network, captured in {"total": point.captured_fraction, **point.by_network}.items():
+                    ratio = f"{point.oracle_ratio:.4f}" if network == "total" else ""
+                    writer.writerow((*start, network, f"{captured:.4f}", ratio))
 
 
 def _table(results: list[Scored], asked: Score) -> Table:

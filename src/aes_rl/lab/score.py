@@ -35,6 +35,8 @@ class Point:
     captured_fraction: float
     oracle_ratio: float
     """f(p*)/f(u)."""
+    by_network: dict[str, float]
+    """The captured fraction of every network's own gradient."""
 
 
 class Clock:
@@ -76,8 +78,7 @@ def score_of(config: Any, trace: Trace, batch_size: int | None = None, seed: int
             sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
             written += 1
         draw = sampler.draw(streams.uniform(Stream.DRAW, streams.counter(number), _DRAWS_A_ROUND))
-        norms, errors = heard(trace, clock, draw.slots[0].numpy(), insertions, generator)
-        sampler.feedback(draw, Signals(torch.from_numpy(errors)[None], {"all": torch.from_numpy(norms)[None]}))
+        sampler.feedback(draw, heard(trace, clock, draw.slots[0].numpy(), insertions, generator))
         sampler.advance(number)
         while moment < len(trace.insertions) and trace.insertions[moment] <= insertions:
             if len(sampler) >= _FEWEST_SLOTS and trace.insertions[moment] > facts.warm_up_steps:
@@ -86,8 +87,8 @@ def score_of(config: Any, trace: Trace, batch_size: int | None = None, seed: int
     return points
 
 
-def heard(trace: Trace, clock: Clock, slots: Array, insertions: int, generator: np.random.Generator) -> Array:
-    """Squared norms and TD errors that recorded slots report after so many insertions, [2, B]."""
+def heard(trace: Trace, clock: Clock, slots: Array, insertions: int, generator: np.random.Generator) -> Signals:
+    """Squared norms and TD errors that recorded slots report after so many insertions."""
     after = min(int(np.searchsorted(trace.insertions, insertions)), len(trace.insertions) - 1)
     before = max(after - 1, 0)
     start, end = int(trace.insertions[before]), int(trace.insertions[after])
@@ -100,9 +101,11 @@ def heard(trace: Trace, clock: Clock, slots: Array, insertions: int, generator: 
     moments = np.where(is_later, after, before)
     noise = generator.integers(0, trace.logs.shape[1], len(slots))
     # Probabilities here are larger by the thinning; a sampler with a scale of its own sees sums of the real size.
-    norms = np.exp(trace.logs[moments, noise, slots].astype(np.float64)) * trace.facts.thinning
-    errors = np.exp(trace.errors[moments, noise, slots].astype(np.float64))
-    return np.stack([norms, errors])
+    norms = {
+        name: torch.from_numpy(np.exp(logs[moments, noise, slots].astype(np.float64)) * trace.facts.thinning)[None]
+        for name, logs in trace.networks.items()
+    }
+    return Signals(torch.from_numpy(np.exp(trace.errors[moments, noise, slots].astype(np.float64)))[None], norms)
 
 
 def in_rounds(config: Any, updates_a_round: float, capacity: int) -> Any:
@@ -118,9 +121,10 @@ def in_rounds(config: Any, updates_a_round: float, capacity: int) -> Any:
     return replace(config, **options)
 
 
-def expected(trace: Trace, moment: int, slots: int) -> torch.Tensor:
-    """E d(i) over the noise at a recorded moment, [n]."""
-    return torch.from_numpy(np.exp(trace.logs[moment, :, :slots].astype(np.float64)).mean(axis=0))
+def expected(trace: Trace, moment: int, slots: int, network: str | None = None) -> torch.Tensor:
+    """E d(i) over the noise at a recorded moment, of all networks together or of one, [n]."""
+    logs = trace.logs if network is None else trace.networks[network]
+    return torch.from_numpy(np.exp(logs[moment, :, :slots].astype(np.float64)).mean(axis=0))
 
 
 def _point(trace: Trace, moment: int, sampler: Sampler) -> Point:
@@ -128,6 +132,11 @@ def _point(trace: Trace, moment: int, sampler: Sampler) -> Point:
     norms = expected(trace, moment, len(sampler))
     is_there = norms > 0
     norms, probabilities = norms[is_there], sampler.probabilities()[0, is_there]
-    captured = captured_fraction(norms, probabilities / probabilities.sum())
-    live = min(int(trace.insertions[moment]), trace.facts.capacity)
-    return Point(live, captured.item(), (oracle_cost(norms) / uniform_cost(norms)).item())
+    probabilities = probabilities / probabilities.sum()
+    own = {name: expected(trace, moment, len(sampler), name)[is_there] for name in trace.networks}
+    return Point(
+        min(int(trace.insertions[moment]), trace.facts.capacity),
+        captured_fraction(norms, probabilities).item(),
+        (oracle_cost(norms) / uniform_cost(norms)).item(),
+        {name: captured_fraction(part, probabilities).item() for name, part in own.items()},
+    )

@@ -1,12 +1,13 @@
 """Recorded problems: the gradient norms of some slots at many moments of a real training run.
 
-Of every moment, for every so many-th slot: the squared norm of its gradient under some draws of the update's noise, and
-its TD error. The logarithms are kept, in half precision. The slots are written in turn, so the clock of insertions says
-which content each of them holds.
+Of every moment, for every so many-th slot: the squared norm of its gradient of each network under some draws of the
+update's noise, and its TD error. The logarithms are kept, in half precision. The slots are written in turn, so the clock
+of insertions says which content each of them holds.
 """
 
 import json
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ from aes_rl.replay import Replay
 
 Array = np.ndarray[Any, Any]
 VERSION = 1
+_LOGS = "logs."
+"""Before a network's name in a file."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,8 @@ class Trace:
     facts: Facts
     insertions: Array
     """Transitions stored by each moment, [T]."""
-    logs: Array
-    """log d(i) at every moment under every draw of the noise, [T, K, m]; −∞ where the slot was empty."""
+    networks: dict[str, Array]
+    """log d(i) of each network at every moment under every draw of the noise, [T, K, m]; −∞ where a slot was empty."""
     errors: Array
     """log |δ(i)| likewise, [T, K, m]."""
 
@@ -55,15 +58,23 @@ class Trace:
         """How tables call it."""
         return f"{self.facts.task} {self.facts.agent}"
 
+    @cached_property
+    def logs(self) -> Array:
+        """Log d(i) of all networks together."""
+        total: Array = np.logaddexp.reduce([part.astype(np.float32) for part in self.networks.values()])
+        return total
+
     def thinned(self, factor: int, every: int = 1) -> "Trace":
         """Every `factor`-th of the recorded slots, at every `every`-th moment."""
         facts = Facts(**{**asdict(self.facts), "thinning": self.facts.thinning * factor})
         times = slice(every - 1, None, every)
-        return Trace(facts, self.insertions[times], self.logs[times, :, ::factor], self.errors[times, :, ::factor])
+        networks = {name: part[times, :, ::factor] for name, part in self.networks.items()}
+        return Trace(facts, self.insertions[times], networks, self.errors[times, :, ::factor])
 
     def save(self, path: Path) -> None:
         """Write one file."""
-        tensors = {"insertions": self.insertions, "logs": self.logs, "errors": self.errors}
+        logs = {f"{_LOGS}{name}": part for name, part in self.networks.items()}
+        tensors = {"insertions": self.insertions, "errors": self.errors, **logs}
         contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
         save_file(contiguous, path, metadata={"facts": json.dumps(asdict(self.facts))})
 
@@ -80,21 +91,24 @@ def load(path: Path) -> Trace:
     pieces = [load_file(part) for part in parts]
     slots = pieces[-1]["errors"].shape[-1]
     whole = {name: np.concatenate([_widened(piece[name], slots) for piece in pieces]) for name in pieces[0]}
-    return Trace(Facts(**known), **whole)
+    networks = {name.removeprefix(_LOGS): part for name, part in whole.items() if name.startswith(_LOGS)}
+    return Trace(Facts(**known), whole["insertions"], networks, whole["errors"])
 
 
 def take(agent: AbstractAgent, replay: Replay, facts: Facts, directory: Path, noise_draws: int = 4) -> None:
     """Record the first member's slots as they are now, as one more moment in a directory."""
     slots = np.arange(0, len(replay), facts.thinning)
     insertions = int(replay.insertions)
-    logs, errors = np.zeros((2, 1, noise_draws if agent.noise_size(1) else 1, len(slots)))
+    shape = (1, noise_draws if agent.noise_size(1) else 1, len(slots))
+    networks, errors = {name: np.zeros(shape) for name in agent.trained()}, np.zeros(shape)
     with np.errstate(divide="ignore"):
         for look in looks(agent, replay, slots, noise_draws, seed=insertions):
             assert look.signals.td_error is not None
-            total = sum(norm[0].double().cpu().numpy() for norm in look.signals.gradient_norm.values())
-            logs[0, look.draw, look.part] = np.log(total)
+            for name, norm in look.signals.gradient_norm.items():
+                networks[name][0, look.draw, look.part] = np.log(norm[0].double().cpu().numpy())
             errors[0, look.draw, look.part] = np.log(look.signals.td_error[0].abs().double().cpu().numpy())
-    moment = Trace(facts, np.array([insertions]), logs.astype(np.float16), errors.astype(np.float16))
+    halves = {name: part.astype(np.float16) for name, part in networks.items()}
+    moment = Trace(facts, np.array([insertions]), halves, errors.astype(np.float16))
     directory.mkdir(parents=True, exist_ok=True)
     moment.save(directory / f"{insertions:012d}.safetensors")
 
