@@ -1,7 +1,7 @@
 """Recorded problems: the gradient norms of some slots at many moments of a real training run.
 
 Of every moment, for every so many-th slot: the squared norm of its gradient of each network under some draws of the
-update's noise, and its TD error. The logarithms are kept, in half precision. The slots are written in turn, so the clock
+update's noise, and its TD error. Logarithms are kept, in half precision. The slots are written in turn, so the clock
 of insertions says which content each of them holds.
 """
 
