@@ -255,15 +255,31 @@ def test_a_place_written_again_starts_anew() -> None:
 
 @pytest.mark.parametrize("sampler", ["adaptive", "prioritized"])
 def test_saved_and_loaded_it_goes_on_with_the_same_draws(sampler, tmp_path) -> None:
-    algorithm, buffer, _ = trained("DDPG", sampler)
-    again = pickle.loads(pickle.dumps(buffer))
+    """Buffer, by pickle and as HDF5, and algorithm, then five more updates: the same places, the same parameters."""
+    algorithm, buffer, attachment = trained("DDPG", sampler)
+    attachment.detach()
+    filled(buffer, steps=30, seed=4)
     buffer.save_hdf5(str(tmp_path / "buffer.hdf5"))
-    third = SelectiveReplayBuffer.load_hdf5(str(tmp_path / "buffer.hdf5"))
-    expected = [buffer.selection.draw_places(8).tolist()]
-    for other in (again, third):
-        assert [other.selection.draw_places(8).tolist()] == expected
-        assert np.array_equal(other.obs, buffer.obs)
-    assert algorithm is not None
+    torch.save(algorithm.state_dict(), tmp_path / "algorithm.pt")
+    buffers = [
+        buffer,
+        pickle.loads(pickle.dumps(buffer)),
+        SelectiveReplayBuffer.load_hdf5(str(tmp_path / "buffer.hdf5")),
+    ]
+    runs = []
+    for own in buffers:
+        learner = make("DDPG")
+        learner.load_state_dict(torch.load(tmp_path / "algorithm.pt", weights_only=False))
+        watcher, places = attach(learner, own), []
+        for _ in range(5):
+            update(learner, own)
+            places.append(own.selection.pending.draw.slots[0].tolist())
+        watcher.detach()
+        runs.append((places, [parameter.detach().clone() for parameter in learner.parameters()]))
+    for places, parameters in runs[1:]:
+        assert places == runs[0][0]
+        for own, other in zip(parameters, runs[0][1], strict=True):
+            torch.testing.assert_close(own, other)
 
 
 @pytest.mark.parametrize("sampler", ["adaptive", "predictive"])

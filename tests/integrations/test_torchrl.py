@@ -2,6 +2,7 @@
 
 import warnings
 
+import gymnasium as gym
 import pytest
 import torch
 from tensordict import TensorDict
@@ -188,20 +189,60 @@ def test_slots_hold_what_was_written_to_them(sampler, kind) -> None:
 
 @pytest.mark.parametrize("sampler", ["adaptive", "prioritized"])
 def test_saved_and_loaded_it_goes_on_with_the_same_draws(sampler, tmp_path) -> None:
-    _, buffer, chooser, _ = trained("DDPG", sampler)
+    """Buffer and loss, then five more updates of both: the same slots, the same parameters."""
+    loss, buffer, chooser, attachment = trained("DDPG", sampler)
     buffer.extend(transitions(20, seed=5))
     buffer.dumps(tmp_path / "buffer")
+    torch.save(loss.state_dict(), tmp_path / "loss.pt")
+    attachment.detach()
     again, other = make_buffer(sampler)
     again.extend(transitions(1))
     again.loads(tmp_path / "buffer")
-    third, another = make_buffer(sampler)
-    another.load_state_dict(chooser.state_dict())
-    for _ in range(3):
-        one, two = buffer.sample(), again.sample()
-        assert torch.equal(one["index"], two["index"])
-        assert torch.equal(one["observation"], two["observation"])
-        assert torch.equal(one["index"], another.sample(None, BATCH)[0])
-    assert (other.selection.updates, third is not None) == (chooser.selection.updates, True)
+    second = make_loss("DDPG")
+    second.make_value_estimator()
+    second.load_state_dict(torch.load(tmp_path / "loss.pt"))
+    runs = []
+    for learner, own, choice in ((loss, buffer, chooser), (second, again, other)):
+        watcher, slots = attach(learner, choice), []
+        optimiser = torch.optim.SGD(learner.parameters(), lr=1e-2)
+        for _ in range(5):
+            batch = own.sample()
+            slots.append(batch["index"].tolist())
+            summed, _ = total(learner, batch, "DDPG")
+            optimiser.zero_grad()
+            summed.mean().backward()
+            optimiser.step()
+        watcher.detach()
+        runs.append((slots, [parameter.detach().clone() for parameter in learner.parameters()]))
+    assert runs[0][0] == runs[1][0]
+    for own, theirs in zip(runs[0][1], runs[1][1], strict=True):
+        torch.testing.assert_close(own, theirs)
+
+
+def test_it_trains_on_a_real_task() -> None:
+    """Pendulum-v1: states, rewards and ends from Gymnasium, actions from the library's actor."""
+    loss, (buffer, chooser) = make_loss("SAC"), make_buffer("predictive")
+    attach(loss, chooser)
+    optimiser = torch.optim.Adam(loss.parameters(), lr=1e-3)
+    environment = gym.make("Pendulum-v1")
+    observation, _ = environment.reset(seed=0)
+    for step in range(120):
+        given = TensorDict({"observation": torch.from_numpy(observation)[None]}, [1])
+        with torch.no_grad():
+            action = loss.actor_network.get_dist(given).rsample()[0]
+        following, reward, _, _, _ = environment.step(2 * action.numpy())
+        ends = torch.zeros(1, dtype=torch.bool)
+        seen = {"observation": torch.from_numpy(following), "reward": torch.tensor([float(reward)])}
+        after = TensorDict({**seen, "done": ends, "terminated": ends}, [])
+        buffer.add(TensorDict({"observation": given["observation"][0], "action": action, "next": after}, []))
+        observation = following
+        if step >= 20:
+            summed, _ = total(loss, buffer.sample(), "SAC")
+            optimiser.zero_grad()
+            summed.mean().backward()
+            optimiser.step()
+    assert chooser.selection.sampler.probabilities().std() > 0
+    assert all(bool(parameter.isfinite().all()) for parameter in loss.parameters())
 
 
 @pytest.mark.parametrize(
