@@ -112,8 +112,10 @@ def torchrl(is_ours: bool) -> Step:
     actor = ProbabilisticActor(module, in_keys=["loc", "scale"], distribution_class=TanhNormal)
     net = MLP(in_features=23, out_features=1, num_cells=[256, 256], activation_class=nn.ReLU)
     critic = ValueOperator(net, in_keys=["observation", "action"])
-    own = {"reduction": "none", "deactivate_vmap": True, "scalar_output_mode": "exclude"} if is_ours else {}
-    loss = SACLoss(actor, critic, loss_function="l2", target_entropy=-6.0, **own)
+    loss = SACLoss(
+        actor, critic, loss_function="l2", target_entropy=-6.0, reduction="none", deactivate_vmap=True,
+        scalar_output_mode="exclude",
+    )  # fmt: skip
     chooser = SelectiveSampler(Adaptive(), capacity=1_000_000)
     choice = {"sampler": chooser, "writer": SelectiveWriter(chooser)} if is_ours else {}
     buffer = TensorDictReplayBuffer(storage=LazyTensorStorage(1_000_000), batch_size=256, **choice)

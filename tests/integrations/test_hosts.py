@@ -5,6 +5,7 @@ import sys
 from importlib import metadata
 
 import pytest
+from packaging.requirements import Requirement
 
 from aes_rl.integrations.hosts import require
 
@@ -45,7 +46,9 @@ def test_versions_outside_the_range_are_refused(found, is_fine, monkeypatch) -> 
 
 @pytest.mark.parametrize("host", ["stable-baselines3", "torchrl", "tianshou"])
 def test_the_installed_versions_are_in_the_stated_ranges(host) -> None:
-    """Those of pyproject.toml, which the adapters repeat."""
-    own = [line for line in metadata.requires("aes-rl") or [] if line.split(">")[0].split("<")[0] == host]
+    """Those of pyproject.toml."""
+    stated = [Requirement(line) for line in metadata.requires("aes-rl") or []]
+    own = [requirement for requirement in stated if requirement.name == host]
     assert own
+    assert all(requirement.specifier.contains(metadata.version(host)) for requirement in own)
     __import__(f"aes_rl.integrations.{host.replace('-', '_')}")

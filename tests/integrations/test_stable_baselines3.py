@@ -10,7 +10,6 @@ from stable_baselines3 import DDPG, PPO, SAC, TD3
 from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
-from torch.nn.functional import mse_loss
 
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.gradients import exact
@@ -314,8 +313,29 @@ def test_hindsight_is_refused() -> None:
         attach(model)
 
 
-def test_mse_is_what_the_library_uses() -> None:
-    """The TD error is read off a squared error's gradient; should a host's loss change, the test above fails first."""
-    one = torch.zeros(4, 1, requires_grad=True)
-    (0.5 * mse_loss(one, torch.ones(4, 1))).backward()
-    assert (one.grad * 4).tolist() == [[-1.0]] * 4
+@pytest.mark.parametrize("networks", [("actor",), ("critic",)])
+def test_a_delayed_actor_and_a_chosen_network(networks) -> None:
+    """TD3 trains its actor every other update; a batch without the chosen norm is an update without a report."""
+    model = make("TD3", "adaptive")
+    model.replay_buffer.selection.__init__(Adaptive(nu=1.0, networks=networks), 300, 0)
+    attach(model)
+    model.learn(140)
+    selection = model.replay_buffer.selection
+    selection.settle()
+    assert selection._reports == selection.updates == 40
+    assert selection.sampler.probabilities().std() > 0
+
+
+def test_attaching_twice_is_refused() -> None:
+    model = make("SAC", "adaptive")
+    attachment = attach(model)
+    with pytest.raises(ValueError, match="the critic is attached already"):
+        attach(model)
+    attachment.detach()
+    attach(model)
+
+
+def test_an_emptied_buffer_knows_nothing() -> None:
+    model, _ = trained("SAC", "adaptive")
+    model.replay_buffer.reset()
+    assert model.replay_buffer.size() == len(model.replay_buffer.selection) == 0

@@ -146,13 +146,12 @@ def test_gradients_are_those_of_weighted_losses(kind, sampler) -> None:
         mine.load_state_dict(theirs.state_dict())
     actor_gradient = actor_by_hand(kind, before, seen["batch"], weights)
     for own, other in zip(gradients["actor"], actor_gradient, strict=True):
-        assert (own - other).norm() <= 2e-6 * other.norm() + 1e-12
+        assert (own - other).norm() <= 1e-5 * other.norm() + 1e-12
     buffer.selection.settle()
     if sampler in ("adaptive", "predictive"):
-        for name in [name for name in gradients if name != "actor"]:
-            torch.testing.assert_close(
-                seen["pending"].gradient_norm[name], expected[f"{name} norm"], rtol=1e-4, atol=1e-7
-            )
+        both = sum(expected[f"{name} norm"] for name in gradients if name != "actor")
+        torch.testing.assert_close(seen["pending"].gradient_norm["critic"], both, rtol=1e-4, atol=1e-7)
+        assert set(seen["pending"].gradient_norm) == {"actor", "critic"}
     if sampler == "prioritized":
         torch.testing.assert_close(
             torch.stack(seen["pending"].td_errors).mean(dim=0), expected["error"], rtol=1e-4, atol=1e-6
@@ -326,3 +325,17 @@ def test_an_unattached_algorithm_says_so() -> None:
     update(algorithm, buffer)
     with pytest.raises(RuntimeError, match="has heard nothing of the last batch"):
         update(algorithm, buffer)
+
+
+def test_attaching_twice_is_refused() -> None:
+    algorithm, buffer, attachment = trained("DDPG", "adaptive", updates=1)
+    with pytest.raises(ValueError, match="attached already"):
+        attach(algorithm, buffer)
+    attachment.detach()
+    attach(algorithm, buffer)
+
+
+def test_moved_transitions_are_known() -> None:
+    own, other = SelectiveReplayBuffer(50, sampler=Adaptive()), filled(ReplayBuffer(50), steps=20)
+    own.update(other)
+    assert len(own) == len(own.selection) == 20

@@ -161,13 +161,49 @@ def test_it_learns_from_its_batches(sampler, prefetch) -> None:
     assert len(chooser.selection.ahead) <= 8
 
 
-def test_errors_are_the_librarys() -> None:
-    loss, buffer, chooser, attachment = trained("SAC", "prioritized")
+@pytest.mark.parametrize("kind", LOSSES)
+def test_errors_are_absolute_ones(kind) -> None:
+    """From the unweighted loss of every sample: δ² of one critic, or the sum of two, of which the larger counts."""
+    loss, buffer, chooser, attachment = trained(kind, "prioritized")
     batch = buffer.sample()
     pending = chooser.selection.ahead[int(batch["draw"][0])]
-    total(loss, batch, "SAC")[0].mean().backward()
+    summed, losses = total(loss, batch, kind)
+    squares = losses[LOSSES[kind][1][1]].detach() / batch["priority_weight"]
+    summed.mean().backward()
     attachment.report()
-    torch.testing.assert_close(pending.td_errors[0], batch["td_error"])
+    found = pending.td_errors[0].square()
+    if kind == "DDPG":
+        torch.testing.assert_close(found, squares, rtol=1e-4, atol=1e-6)
+    assert (found <= squares * (1 + 1e-4) + 1e-6).all()
+    assert (found >= squares / 2 * (1 - 1e-4) - 1e-6).all()
+
+
+def test_a_report_precedes_the_next_draw_and_every_save() -> None:
+    loss, buffer, chooser, attachment = trained("DDPG", "adaptive", updates=1)
+    before = chooser.selection.sampler.probabilities().clone()
+    total(loss, buffer.sample(), "DDPG")[0].mean().backward()
+    assert torch.equal(chooser.selection.sampler.probabilities(), before)
+    chooser.state_dict()
+    assert not torch.equal(chooser.selection.sampler.probabilities(), before)
+    before = chooser.selection.sampler.probabilities().clone()
+    total(loss, buffer.sample(), "DDPG")[0].mean().backward()
+    buffer.sample()
+    assert not torch.equal(chooser.selection.sampler.probabilities(), before)
+    with pytest.raises(ValueError, match="attached already"):
+        attach(loss, chooser)
+    attachment.detach()
+    attach(loss, chooser).detach()
+
+
+def test_batches_that_are_only_looked_at_do_no_harm() -> None:
+    loss, buffer, chooser, _ = trained("DDPG", "adaptive")
+    for _ in range(200):
+        buffer.sample()
+    total(loss, buffer.sample(), "DDPG")[0].mean().backward()
+    batch = buffer.sample()
+    chooser.discard(batch)
+    assert int(batch["draw"][0]) not in chooser.selection.ahead
+    assert len(chooser.selection.ahead) <= 64
 
 
 @pytest.mark.parametrize("sampler", ["adaptive", "uniform"])
@@ -255,6 +291,11 @@ def test_it_trains_on_a_real_task() -> None:
         ),
         (lambda: attach(make_loss("SAC", deactivate_vmap=False), make_buffer("adaptive")[1]), ValueError, "under vmap"),
         (lambda: attach(nn.Linear(1, 1), make_buffer("adaptive")[1]), TypeError, "Linear cannot be attached"),
+        (
+            lambda: attach(make_loss("SAC", use_prioritized_weights=False), make_buffer("adaptive")[1]),
+            ValueError,
+            "use_prioritized_weights is off",
+        ),
         (
             lambda: TensorDictReplayBuffer(
                 storage=LazyTensorStorage(5), writer=SelectiveWriter(SelectiveSampler(Uniform(), capacity=6))

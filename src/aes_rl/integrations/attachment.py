@@ -17,6 +17,8 @@ from aes_rl.gradients import Taps, squared_norms
 from aes_rl.integrations.selection import Pending
 from aes_rl.types import Signal
 
+_MARK = "_is_watched_by_aes_rl"
+
 
 class Watched:
     """One network. Open it around the forward pass that its loss is computed from."""
@@ -29,7 +31,11 @@ class Watched:
         With an `error_factor`, the TD error is read off the gradient at the outputs: factor · B · |∂L/∂Q|, a mean
         over them.
         """
+        if getattr(network, _MARK, False):
+            raise ValueError(f"the {name} is attached already; detach() the old attachment first, or keep it")
+        setattr(network, _MARK, True)
         self.name = name
+        self._network = network
         self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
         self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._scale) for module in outputs]
@@ -53,13 +59,16 @@ class Watched:
     def report(self, pending: Pending) -> None:
         """Put into a batch what its backward left here."""
         if self._tap is not None and self._tap.grad is not None:
-            pending.gradient_norm[self.name] = squared_norms(self._tap.grad, pending.weights)
+            norms = squared_norms(self._tap.grad, pending.weights)
+            others = pending.gradient_norm.get(self.name)  # two critics may be two networks
+            pending.gradient_norm[self.name] = norms if others is None else others + norms
         pending.td_errors += self._errors
         self._tap, self._errors = None, []
 
     def remove(self) -> None:
         """Take all hooks off."""
         self.close()
+        setattr(self._network, _MARK, False)
         if self._taps is not None:
             self._taps.remove()
         for handle in self._handles:

@@ -27,8 +27,8 @@ class Pending:
         self.td_errors: list[Float[Tensor, "B"]] = []
         """Absolute errors, one for each critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
-        self.sources: dict[str, Callable[[Pending], None]] = {}
-        """Whoever watched the training on it, by network; asked for what they saw when it is reported."""
+        self.sources: dict[object, Callable[[Pending], None]] = {}
+        """Whoever watched the training on it, asked for what they saw when it is reported."""
 
 
 class Selection:
@@ -92,10 +92,12 @@ class Selection:
     def draw_ahead(self, batch_size: int) -> tuple[int, Pending]:
         """A batch that others may be drawn after before it is reported on, and its number."""
         if len(self.ahead) >= _MOST_AHEAD:
-            raise RuntimeError(
-                f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} has heard of none of them: "
-                "attach it to the loss before training"
-            )
+            if self._reports == 0:
+                raise RuntimeError(
+                    f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} has heard of none of them: "
+                    "attach it to the loss before training"
+                )
+            del self.ahead[min(self.ahead)]  # drawn to look at, not to train on
         self.draw(batch_size)
         pending, self.pending = self.pending, None
         assert pending is not None
@@ -124,6 +126,10 @@ class Selection:
                 f"{type(self.config).__name__} has heard nothing of the last batch: attach it to the model before "
                 "training, or discard() a batch that was drawn for another purpose"
             )
+        chosen = getattr(self.config, "networks", None)
+        if chosen is not None and not set(chosen) & set(pending.gradient_norm):
+            self._advance()  # a delayed actor was not trained on this batch: an update without a report
+            return
         errors = pending.td_errors
         error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
         norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}

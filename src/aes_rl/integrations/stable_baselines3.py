@@ -73,6 +73,12 @@ class _Selective:
         actions, ends, rewards = rest
         return self._samples(observations, actions, next_observations, ends, rewards)
 
+    def reset(self) -> None:
+        """Forget all transitions, and all that is known of them."""
+        super().reset()  # type: ignore[misc]
+        old = self.selection
+        self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+
     def discard(self) -> None:
         """Forget the last sampled batch, one that was not trained on."""
         self.selection.discard()

@@ -46,6 +46,12 @@ class _Selective:
         self.selection.follow(np.asarray(result[0]).reshape(-1))
         return result
 
+    def update(self, buffer: Any) -> Array:
+        """Move another buffer's transitions here."""
+        places: Array = super().update(buffer)  # type: ignore[misc]
+        self.selection.follow(np.asarray(places).reshape(-1))
+        return places
+
     def sample_indices(self, batch_size: int | None) -> Array:
         """Places by the sampler's probabilities; all of them, as ever, where no batch size is given."""
         if batch_size is None or batch_size <= 0:
@@ -103,7 +109,7 @@ class Attachment(AbstractAttachment):
         for name in ("critic", "critic2"):
             critic = getattr(algorithm, name, None)
             if critic is not None:
-                self.watch(critic, Watched(name, critic, [critic.last], needs, error_factor=0.5), is_stored)
+                self.watch(critic, Watched("critic", critic, [critic.last], needs, error_factor=0.5), is_stored)
         actor = algorithm.policy.actor
         self.watch(actor, Watched("actor", actor, _heads(actor), needs))
         if isinstance(getattr(algorithm, "alpha", None), AutoAlpha):

@@ -15,6 +15,7 @@ average: hence `reduction="none"` and a mean of one's own, which is unbiased.
 """
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +44,20 @@ class SelectiveSampler(Sampler):
     def __init__(self, config: Any, capacity: int, seed: int = 0, total_updates: int | None = None):
         """`config` is a configuration such as `Adaptive()`; `capacity` is that of the storage."""
         self.selection = Selection(config, capacity, seed, total_updates)
+        self.attachment: Attachment | None = None
+        """What watches the training on its batches."""
 
     def sample(self, storage: Any, batch_size: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Slots and their weights."""
         del storage
+        self._listen()
         number, pending = self.selection.draw_ahead(batch_size)
         info = {"priority_weight": pending.weights, "draw": torch.full((batch_size,), number)}
         return pending.draw.slots[0], info
 
     def state_dict(self) -> dict[str, Any]:
-        """Continues draw for draw; batches that were drawn and not reported are forgotten."""
+        """Continues draw for draw; batches that were drawn and not trained on are forgotten."""
+        self._listen()
         return self.selection.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -71,9 +76,22 @@ class SelectiveSampler(Sampler):
         """Continue from such a folder."""
         self.load_state_dict(load_file(Path(path) / "sampler.safetensors"))
 
+    def discard(self, batch: Any) -> None:
+        """Forget a batch that was drawn for another purpose than training."""
+        self.selection.ahead.pop(int(batch.get("draw")[0]), None)
+
+    def _listen(self) -> None:
+        """Hear of the last batch if its backward is over. A thread that prefetches must not ask: it may run."""
+        if self.attachment is not None and self.attachment.thread == threading.get_ident():
+            self.attachment.report()
+
     def _empty(self) -> None:
         old = self.selection
         self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+
+    def __getstate__(self) -> dict[str, Any]:
+        state: dict[str, Any] = super().__getstate__()
+        return {**state, "attachment": None}
 
 
 class SelectiveWriter(Writer):
@@ -138,10 +156,15 @@ class SelectiveWriter(Writer):
 
 
 class Attachment:
-    """A loss whose per-sample gradients are heard. What a backward left is reported at the next call or by `report`."""
+    """A loss whose per-sample gradients are heard. What a backward left is reported at the next draw or call."""
 
     def __init__(self, loss: Any, sampler: SelectiveSampler):
         self._loss, self._sampler = loss, sampler
+        if sampler.attachment is not None:
+            raise ValueError("the sampler is attached already; detach() the old attachment first, or keep it")
+        sampler.attachment = self
+        self.thread = threading.get_ident()
+        """Where the loss was last computed."""
         self._heard: tuple[int, Pending, dict[str, Tensor]] | None = None
         self._taps: dict[str, Taps] = {}
         if Signal.GRADIENT_NORM in sampler.selection.needs:
@@ -151,8 +174,8 @@ class Attachment:
         self._handles = [loss.register_forward_pre_hook(self._before), loss.register_forward_hook(self._after)]
 
     def report(self) -> None:
-        """Tell the sampler what the last backward showed."""
-        if self._heard is None:
+        """Tell the sampler what the last backward showed, if there was one."""
+        if self._heard is None or (self._taps and all(tap.grad is None for tap in self._heard[2].values())):
             return
         (number, pending, taps), self._heard = self._heard, None
         for name, tap in taps.items():
@@ -163,19 +186,22 @@ class Attachment:
     def detach(self) -> None:
         """Take everything off; what was heard of the last batch still counts."""
         self.report()
+        self._sampler.attachment = None
         for handle in self._handles:
             handle.remove()
         for taps in self._taps.values():
             taps.remove()
 
     def _before(self, loss: Any, arguments: Any) -> None:
-        del loss
+        self.thread = threading.get_ident()
         self.report()
         batch = arguments[0]
         number = int(batch.get("draw")[0]) if "draw" in batch.keys() else -1  # noqa: SIM118
         pending = self._sampler.selection.ahead.get(number)
         if pending is None:
             return
+        if loss.tensor_keys.priority_weight not in batch.keys():  # noqa: SIM118
+            raise ValueError(f"the batch has no {loss.tensor_keys.priority_weight!r}; the loss would not be weighted")
         leaves = {name: taps.tap((len(pending.weights),)) for name, taps in self._taps.items()}
         for name, taps in self._taps.items():
             taps.connect(leaves[name])
@@ -186,7 +212,9 @@ class Attachment:
         for taps in self._taps.values():
             taps.disconnect()
         if self._heard is not None and Signal.TD_ERROR in self._sampler.selection.needs:
-            self._heard[1].td_errors = [arguments[0].get(loss.tensor_keys.priority).detach().abs().reshape(-1)]
+            error = arguments[0].get(loss.tensor_keys.priority).detach().abs().reshape(-1)
+            # SAC reports the error itself, the other two its square.
+            self._heard[1].td_errors = [error if isinstance(loss, SACLoss) else error.sqrt()]
 
 
 def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:
@@ -198,6 +226,14 @@ def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:
         raise ValueError(
             f"reduction is {loss.reduction!r}, by which weighted losses are divided by the sum of their weights; make "
             'the loss with reduction="none" and take the mean yourself'
+        )
+    if loss.use_prioritized_weights is False:
+        raise ValueError(
+            "use_prioritized_weights is off, so that the loss would not be weighted; leave it at its default"
+        )
+    if isinstance(loss, SACLoss) and loss._version == 1:
+        raise ValueError(
+            "SACLoss with a value network trains each critic on a part of the batch; leave value_network out"
         )
     if not getattr(loss, "deactivate_vmap", True):
         raise ValueError(

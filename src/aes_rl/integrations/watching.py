@@ -43,7 +43,7 @@ class AbstractAttachment:
     def open(self, watched: Watched, pending: Pending) -> None:
         """Let a network's next pass count."""
         watched.open(pending)
-        pending.sources[watched.name] = watched.report
+        pending.sources[watched] = watched.report
 
     def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
         """Let a network's passes under gradients count, or those whose arguments say so."""

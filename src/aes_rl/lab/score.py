@@ -84,6 +84,11 @@ def score_of(config: Any, trace: Trace, batch_size: int | None = None, seed: int
             if len(sampler) >= _FEWEST_SLOTS and trace.insertions[moment] > facts.warm_up_steps:
                 points.append(_point(trace, moment, sampler))
             moment += 1
+    if not points:
+        raise ValueError(
+            f"{trace.name} has no moment with {_FEWEST_SLOTS} recorded slots; record more of them (--traced-slots), or "
+            "thin less"
+        )
     return points
 
 

@@ -20,7 +20,7 @@ from aes_rl.lab.measure import looks
 from aes_rl.replay import Replay
 
 Array = np.ndarray[Any, Any]
-VERSION = 1
+VERSION = 2
 _LOGS = "logs."
 """Before a network's name in a file."""
 

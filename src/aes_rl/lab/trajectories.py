@@ -45,10 +45,6 @@ class Buffer:
             own[slot] = part[0]
         self.returns[slot] = total
 
-    def read(self, slots: Tensor) -> Items:
-        """Some items."""
-        return Items(*(part[slots] for part in self.items))
-
 
 class Collector:
     """Trajectories of the current policy in a Gymnasium task."""

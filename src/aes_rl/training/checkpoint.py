@@ -87,6 +87,9 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
     run.agent.load_state_dict(_part(tensors, "agent."))
     state = {}
     for name, value in run.replay.state_dict().items():
+        if name == "heard" and f"replay.{name}" not in tensors:  # made before feedback's ages were kept
+            state[name] = torch.zeros_like(value)
+            continue
         saved = tensors[f"replay.{name}"].to(value.device)
         if _is_by_slot(name):
             whole = torch.zeros_like(value)

@@ -101,6 +101,8 @@ class Training:
                 raise ValueError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
                 raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+        if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
+            raise ValueError("trace_every needs one update an environment step: a record counts visits by insertions")
         if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
             raise ValueError(
                 f"trace_every needs a first sampler that overwrites the oldest slot, such as uniform; "

@@ -12,7 +12,8 @@ _BYTES_BESIDE_A_ROW = 21
 def needed(config: Training, sizes: Sizes) -> int:
     """Bytes of all members' transitions and what samplers keep beside them; networks are small against it."""
     row = 4 * (2 * sizes.observation + sizes.action + 2)
-    return len(config.members) * config.capacity * (row + _BYTES_BESIDE_A_ROW)
+    ages = 4 if config.measure_variance_every is not None else 0
+    return len(config.members) * config.capacity * (row + _BYTES_BESIDE_A_ROW + ages)
 
 
 def available(device: str) -> int:

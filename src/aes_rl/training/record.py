@@ -54,10 +54,18 @@ class Table:
 def check_directory(directory: Path, config: Training) -> None:
     """Raise where the directory belongs to another configuration or to something else."""
     if (directory / "config.json").exists():
-        if read_config(directory) != config:
+        if _in_use(read_config(directory)) != _in_use(config):
             raise ValueError(f"{directory} holds a run with another configuration; choose another directory")
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+
+
+def _in_use(config: Training) -> Training:
+    """The configuration with other samplers' and the other agent's options at their defaults: they change nothing."""
+    used = {name.replace("-", "_") for name in config.samplers}
+    options = {name: getattr(config.sampler, name) for name in used}
+    sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
+    return replace(config, sampler=replace(SamplerOptions(), **options), sac=sac, ddpg=ddpg)
 
 
 def write_config(directory: Path, config: Training) -> None:
@@ -125,7 +133,13 @@ def _version(package: str) -> str | None:
 def _commit() -> str | None:
     try:
         here = Path(__file__).parent
-        answer = subprocess.run(["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, check=True)
+        answer = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=40"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
     except (OSError, subprocess.CalledProcessError):
         return None
     return answer.stdout.strip()

@@ -1,0 +1,44 @@
+"""How long ago a slot was last reported on."""
+
+import math
+
+import pytest
+import torch
+
+from aes_rl import Adaptive, Replay, Signals, Transition
+from aes_rl.replay.ages import FeedbackAges
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+def test_ages_count_updates_since_the_last_report(engine) -> None:
+    replay = Replay(
+        [Adaptive(overwrite="fifo")] * 2, capacity=5, observation_size=1, action_size=1, seeds=[0, 1],
+        remembers_feedback=True, engine=engine,
+    )  # fmt: skip
+    shadow = [{} for _ in range(2)]
+    generator = torch.Generator().manual_seed(0)
+    for step in range(1, 40):
+        fields = [torch.rand(2, *shape, generator=generator) for shape in ((1,), (1,), (), (1,), ())]
+        replay.add(Transition(*fields))
+        for member in shadow:
+            member.pop((step - 1) % 5, None)
+        sample = replay.sample(2)
+        replay.feedback(sample.draw, Signals(None, {"critic": torch.rand(2, 2, generator=generator)}))
+        replay.advance(step)
+        for member, slots in zip(shadow, sample.draw.slots.tolist(), strict=True):
+            member.update(dict.fromkeys(slots, step))
+        live = torch.arange(len(replay))
+        found = replay.ages.ages(live, replay.draws)
+        for own, expected in zip(found.tolist(), shadow, strict=True):
+            assert own == [step - expected[slot] if slot in expected else math.inf for slot in live.tolist()]
+    saved = {name: value.clone() for name, value in replay.state_dict().items()}
+    replay.ages.heard.zero_()
+    replay.load_state_dict(saved)
+    assert torch.equal(replay.ages.heard, saved["heard"])
+
+
+def test_nothing_is_kept_unless_asked_for() -> None:
+    replay = Replay([Adaptive()], capacity=5, observation_size=1, action_size=1, seeds=[0])
+    assert replay.ages is None
+    assert "heard" not in replay.state_dict()
+    assert FeedbackAges(1, 3, torch.device("cpu")).ages(torch.arange(3), 7).tolist() == [[math.inf] * 3]
