@@ -136,6 +136,16 @@ def test_a_first_member_that_overwrites_at_random_is_refused() -> None:
         replace(SMALL, samplers=("adaptive",))
 
 
+def test_several_updates_a_step_are_refused() -> None:
+    with pytest.raises(ValueError, match="one update an environment step"):
+        replace(SMALL, updates_per_round=2)
+
+
+def test_a_record_of_too_few_slots_is_refused() -> None:
+    with pytest.raises(ValueError, match="no moment with 200 recorded slots"):
+        score_of(Uniform(), lognormal(moments=2, slots=100))
+
+
 def test_an_empty_folder_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match="holds no recorded problem"):
         trace.load(tmp_path)

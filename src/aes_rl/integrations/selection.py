@@ -1,5 +1,6 @@
 """A sampler for one agent, as another library's buffer needs it: where to write, what to draw, what came of it."""
 
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -40,6 +41,7 @@ class Selection:
         self._streams = Streams([seed], self.sampler.engine)
         self.updates = 0
         """Batches drawn so far."""
+        self._lock = threading.RLock()  # a host may draw ahead in a thread of its own
         self._reports = 0
         self.pending: Pending | None = None
         self.ahead: dict[int, Pending] = {}
@@ -61,7 +63,8 @@ class Selection:
         clock = self.sampler.distribution.clock
         if count > self.capacity:
             raise ValueError(f"{count} transitions were added at once to a buffer of {self.capacity} slots")
-        slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
+        with self._lock:
+            slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
         return slots
 
     def follow(self, places: Array) -> None:
@@ -98,17 +101,19 @@ class Selection:
                     "attach it to the loss before training"
                 )
             del self.ahead[min(self.ahead)]  # drawn to look at, not to train on
-        self.draw(batch_size)
-        pending, self.pending = self.pending, None
-        assert pending is not None
-        if self.needs:
-            self.ahead[self.updates] = pending
-        return self.updates, pending
+        with self._lock:
+            self.draw(batch_size)
+            pending, self.pending = self.pending, None
+            assert pending is not None
+            if self.needs:
+                self.ahead[self.updates] = pending
+            return self.updates, pending
 
     def hear(self, number: int, pending: Pending) -> None:
         """Report a batch that was drawn ahead."""
-        if self.ahead.pop(number, None) is not None:
-            self._report(pending)
+        with self._lock:
+            if self.ahead.pop(number, None) is not None:
+                self._report(pending)
 
     def settle(self) -> None:
         """Report what is known of the last batch to the sampler."""

@@ -1,0 +1,95 @@
+"""Runs that an older version began, and what a machine's cores are used for."""
+
+import json
+from dataclasses import asdict, replace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.engines import choose
+from aes_rl.samplers import Predictive
+from aes_rl.streams import Streams
+from aes_rl.training import Session, Training, record
+from aes_rl.training.run import workers_for
+
+SMALL = Training(
+    task="InvertedPendulum-v5",
+    samplers=("uniform",),
+    env_steps=60,
+    capacity=50,
+    evaluate_every=60,
+    evaluation_episodes=1,
+    measure_variance_every=20,
+    measured_slots=20,
+    sac=SAC(hidden=(4, 4), batch_size=4, warm_up_steps=10),
+)
+
+
+def test_a_checkpoint_without_ages_goes_on(tmp_path) -> None:
+    session = Session(SMALL, tmp_path / "run")
+    for step in session.steps():
+        if step.env_step == 30:
+            session.save()
+            break
+    session.close()
+    (path,) = (tmp_path / "run" / "checkpoint").glob("*/tensors.safetensors")
+    tensors = load_file(path)
+    assert "replay.heard" in tensors
+    save_file({name: value for name, value in tensors.items() if name != "replay.heard"}, path)
+    again = Session(SMALL, tmp_path / "run")
+    assert again.run.env_step == 30
+    assert not again.run.replay.ages.heard.any()
+    again.close()
+
+
+def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:
+    other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler=replace(SMALL.sampler, predictive=Predictive(memory=9)))
+    record.write_config(tmp_path, other)
+    record.check_directory(tmp_path, SMALL)
+    record.write_config(tmp_path, replace(SMALL, sac=SAC(hidden=(4, 4), batch_size=5, warm_up_steps=10)))
+    with pytest.raises(ValueError, match="another configuration"):
+        record.check_directory(tmp_path, SMALL)
+    used = replace(SMALL, samplers=("predictive",))
+    record.write_config(tmp_path, replace(used, sampler=other.sampler))
+    with pytest.raises(ValueError, match="another configuration"):
+        record.check_directory(tmp_path, used)
+
+
+def test_an_older_configuration_is_read(tmp_path) -> None:
+    """Without the options that came since."""
+    known = asdict(SMALL)
+    del known["trace_every"], known["traced_slots"], known["sampler"]["last_value"], known["sac"]["entropy_tuning"]
+    (tmp_path / "config.json").write_text(json.dumps(known))
+    assert record.read_config(tmp_path) == SMALL
+
+
+@pytest.mark.parametrize(
+    ("environments", "cores", "expected"),
+    [(1, 16, 0), (2, 16, 0), (14, 16, 14), (15, 16, 8), (20, 16, 10), (60, 16, 12), (5, 2, 2), (3, 1, 2)],
+)
+def test_as_few_processes_as_are_as_fast(environments, cores, expected, monkeypatch) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: cores)
+    assert workers_for(environments) == expected
+
+
+@pytest.mark.parametrize("is_tuned", [True, False])
+def test_a_fixed_temperature_stays(is_tuned) -> None:
+    config = SAC(hidden=(4, 4), batch_size=8, entropy_tuning=is_tuned, initial_entropy_coefficient=0.2)
+    engine = choose("torch", "cpu")
+    agent = make_agent(config, 3, 2, Streams([0, 1], engine))
+    generator = torch.Generator().manual_seed(0)
+    from aes_rl.replay.storage import Storage
+    from aes_rl.types import Transition
+
+    storage = Storage(2, 8, 3, 2, engine, torch.float32)
+    for slot in range(8):
+        fields = [torch.rand(2, *shape, generator=generator) for shape in ((3,), (2,), (), (3,), ())]
+        packed, _ = storage.pack(Transition(*fields))
+        storage.write(torch.full((2, 1), slot), packed)
+    batch = storage.read(torch.arange(8).expand(2, 8))
+    for _ in range(3):
+        noise = torch.randn(2, agent.noise_size(8), generator=generator)
+        agent.update(batch, torch.ones(2, 8), noise, None)
+    assert torch.allclose(agent.log_temperature.exp(), torch.tensor(0.2)) == (not is_tuned)
