@@ -22,6 +22,7 @@ def test_it_is_short_and_marked(path) -> None:
     assert sum("# AES" in line for line in lines) >= 8
 
 
+@pytest.mark.filterwarnings("ignore")  # TorchRL's own
 @pytest.mark.parametrize("sampler", ["uniform", "prioritized", "adaptive", "predictive"])
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
 def test_it_trains(path, sampler, capsys) -> None:
