@@ -118,7 +118,7 @@ def _draw(runs: Runs) -> Figure:
     left, middle, right = figure.subplots(1, 3)
     shown: dict[str, Any] = {}
     for (setting, name), seeds in runs.items():
-        style = {"color": "#E69F00", "linestyle": "-"} if name == "full information" else style_of(name)
+        style = {"color": "#56B4E9", "linestyle": "-"} if name == "full information" else style_of(name)
         axis = left if setting == "static" else middle
         (shown[name],) = axis.plot(np.mean([_regrets(looks) for looks in seeds], axis=0), **style)
         if setting == "dynamic":
