@@ -24,10 +24,9 @@ ClosedForm = Callable[[Tensor, Tensor], Tensor]
 
 def linear(layer: nn.Module) -> ClosedForm | None:
     """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained now."""
-    assert isinstance(layer, nn.Linear | PopulationLinear)
-    has_bias = layer.bias is not None and layer.bias.requires_grad
-    has_weight = layer.weight.requires_grad
-    return partial(linear_norms, has_weight=has_weight, has_bias=has_bias) if has_weight or has_bias else None
+    parameters = layer._parameters
+    weight, bias = parameters["weight"], parameters["bias"]
+    return _LINEAR[weight is not None and weight.requires_grad, bias is not None and bias.requires_grad]
 
 
 def linear_norms(
@@ -46,6 +45,13 @@ def linear_norms(
         return share if has_bias else torch.zeros_like(share)
     coefficient: Tensor = vector_norm(inputs, dim=-1).square()
     return share * (coefficient + 1 if has_bias else coefficient)
+
+
+_LINEAR: dict[tuple[bool, bool], ClosedForm | None] = {
+    (has_weight, has_bias): partial(linear_norms, has_weight=has_weight, has_bias=has_bias)
+    for has_weight, has_bias in ((True, True), (True, False), (False, True))
+} | {(False, False): None}
+"""`linear_norms` by what a layer trains, weight and bias."""
 
 
 def scaled_norms(

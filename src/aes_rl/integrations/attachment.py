@@ -11,7 +11,6 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from aes_rl.gradients import Taps, squared_norms
 from aes_rl.integrations.selection import Pending
@@ -96,7 +95,6 @@ class _Weighted(torch.autograd.Function):
         return output.view_as(output)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
         (weights,) = ctx.saved_tensors
         if ctx.hear is not None:
