@@ -24,9 +24,8 @@ ClosedForm = Callable[[Tensor, Tensor], Tensor]
 
 def linear(layer: nn.Module) -> ClosedForm | None:
     """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained now."""
-    parameters = layer._parameters
-    weight, bias = parameters["weight"], parameters["bias"]
-    return _LINEAR[weight is not None and weight.requires_grad, bias is not None and bias.requires_grad]
+    weight, bias = layer.weight, layer.bias
+    return _LINEAR[isinstance(weight, Tensor) and weight.requires_grad, isinstance(bias, Tensor) and bias.requires_grad]
 
 
 def linear_norms(
