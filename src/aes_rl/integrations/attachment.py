@@ -32,12 +32,12 @@ class Watched:
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is attached already; detach() the old attachment first, or keep it")
-        setattr(network, _MARK, True)
         self.name = name
         self._network = network
         self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
         self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._scale) for module in outputs]
+        setattr(network, _MARK, True)
         self._pending: Pending | None = None
         self._tap: Tensor | None = None
         self._errors: list[Tensor] = []

@@ -28,7 +28,7 @@ class Pending:
         self.td_errors: list[Float[Tensor, "B"]] = []
         """Absolute errors, one for each critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
-        self.sources: dict[object, Callable[[Pending], None]] = {}
+        self.sources: list[Callable[[Pending], None]] = []
         """Whoever watched the training on it, asked for what they saw when it is reported."""
 
 
@@ -60,10 +60,8 @@ class Selection:
     def place(self, count: int) -> Array:
         """Distinct slots for `count` new transitions."""
         self.settle()
-        clock = self.sampler.distribution.clock
-        if count > self.capacity:
-            raise ValueError(f"{count} transitions were added at once to a buffer of {self.capacity} slots")
         with self._lock:
+            clock = self.sampler.distribution.clock
             slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
         return slots
 
@@ -122,7 +120,7 @@ class Selection:
             self._report(pending)
 
     def _report(self, pending: Pending) -> None:
-        for report in pending.sources.values():
+        for report in pending.sources:
             report(pending)
         missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
         missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
@@ -150,6 +148,10 @@ class Selection:
         if self.pending is not None:
             self.pending = None
             self._advance()
+
+    def emptied(self) -> "Selection":
+        """One for the same buffer after it was emptied."""
+        return Selection(self.config, self.capacity, self.seed, self.total_updates)
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that changes over time, as copies."""

@@ -1,9 +1,11 @@
 """Our samplers in Stable-Baselines3: a replay buffer class, and one call that attaches it to SAC, TD3 or DDPG.
 
-model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer,
-            replay_buffer_kwargs={"sampler": Adaptive()})
-attach(model)
-model.learn(100_000)
+    model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer,
+                replay_buffer_kwargs={"sampler": Adaptive()})
+    attach(model)
+    model.learn(100_000)
+
+Slots may be written in any order, so whatever relies on neighbouring slots is refused.
 """
 
 from typing import Any, ClassVar
@@ -76,8 +78,7 @@ class _Selective:
     def reset(self) -> None:
         """Forget all transitions, and all that is known of them."""
         super().reset()  # type: ignore[misc]
-        old = self.selection
-        self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+        self.selection = self.selection.emptied()
 
     def discard(self) -> None:
         """Forget the last sampled batch, one that was not trained on."""
@@ -105,10 +106,13 @@ class Attachment(AbstractAttachment):
     """SAC, TD3 or DDPG with weighted losses."""
 
     def __init__(self, model: Any):
-        super().__init__()
         self._model = model
-        needs = self.selection().needs
-        actor, critic = self._model.actor, self._model.critic
+        super().__init__()
+
+    @override
+    def install(self) -> None:
+        model, needs = self._model, self.selection().needs
+        actor, critic = model.actor, model.critic
         # SAC's critics have a loss of ½(Q − y)² each, TD3's one of (Q − y)².
         factor = 1.0 if isinstance(model, SAC) else 0.5
         self.watch(critic, Watched("critic", critic, critic.q_networks, needs, factor), is_stored)

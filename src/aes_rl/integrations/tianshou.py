@@ -7,7 +7,6 @@ Tianshou places transitions itself and needs their order, so the oldest is alway
 sampler's `overwrite` says.
 """
 
-from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +17,7 @@ from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Selection
 from aes_rl.integrations.watching import AbstractAttachment, is_stored
+from aes_rl.samplers.registry import overwriting_the_oldest
 
 require("tianshou", "2.0", "3", "tianshou")
 from tianshou.algorithm.modelfree.ddpg import DDPG  # noqa: E402
@@ -36,9 +36,7 @@ class _Selective:
     maxsize: int
 
     def _choose_by(self, sampler: Any, seed: int, total_updates: int | None) -> None:
-        if any(field.name == "overwrite" for field in fields(sampler)):
-            sampler = replace(sampler, overwrite="fifo")
-        self.selection = Selection(sampler, self.maxsize, seed, total_updates)
+        self.selection = Selection(overwriting_the_oldest(sampler), self.maxsize, seed, total_updates)
 
     def add(self, batch: Any, buffer_ids: Any = None) -> tuple[Array, Array, Array, Array]:
         """Store transitions where the host wants them."""
@@ -62,8 +60,7 @@ class _Selective:
     def reset(self, keep_statistics: bool = False) -> None:
         """Forget all transitions, and all that is known of them."""
         super().reset(keep_statistics)  # type: ignore[misc]
-        old = self.selection
-        self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+        self.selection = self.selection.emptied()
 
     def discard(self) -> None:
         """Forget the last sampled batch, one that was not trained on."""
@@ -103,9 +100,12 @@ class Attachment(AbstractAttachment):
     """SAC, TD3 or DDPG with weighted losses."""
 
     def __init__(self, algorithm: Any, buffer: Any):
-        super().__init__()
         self._algorithm, self._buffer = algorithm, buffer
-        needs = self.selection().needs
+        super().__init__()
+
+    @override
+    def install(self) -> None:
+        algorithm, needs = self._algorithm, self.selection().needs
         for name in ("critic", "critic2"):
             critic = getattr(algorithm, name, None)
             if critic is not None:

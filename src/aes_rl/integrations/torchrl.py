@@ -86,8 +86,7 @@ class SelectiveSampler(Sampler):
             self.attachment.report()
 
     def _empty(self) -> None:
-        old = self.selection
-        self.selection = Selection(old.config, old.capacity, old.seed, old.total_updates)
+        self.selection = self.selection.emptied()
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = super().__getstate__()
@@ -159,10 +158,9 @@ class Attachment:
     """A loss whose per-sample gradients are heard. What a backward left is reported at the next draw or call."""
 
     def __init__(self, loss: Any, sampler: SelectiveSampler):
-        self._loss, self._sampler = loss, sampler
         if sampler.attachment is not None:
             raise ValueError("the sampler is attached already; detach() the old attachment first, or keep it")
-        sampler.attachment = self
+        self._sampler = sampler
         self.thread = threading.get_ident()
         """Where the loss was last computed."""
         self._heard: tuple[int, Pending, dict[str, Tensor]] | None = None
@@ -172,6 +170,7 @@ class Attachment:
             networks = {"actor": loss.actor_network, "critic": critics}
             self._taps = {name: Taps(network, is_functional=True) for name, network in networks.items()}
         self._handles = [loss.register_forward_pre_hook(self._before), loss.register_forward_hook(self._after)]
+        sampler.attachment = self
 
     def report(self) -> None:
         """Tell the sampler what the last backward showed, if there was one."""

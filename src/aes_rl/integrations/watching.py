@@ -1,5 +1,6 @@
 """What the hosts' attachments share: when a pass counts, and how everything comes off again."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
@@ -10,25 +11,38 @@ from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.selection import Pending, Selection
 
 
-class AbstractAttachment:
+class AbstractAttachment(ABC):
     """A learner whose losses are weighted and whose gradients are heard. `detach` makes it what it was."""
 
     def __init__(self) -> None:
+        """Watch the learner; where one of its networks cannot be watched, leave all of them as they were."""
         self._undo: list[Callable[[], None]] = []
+        try:
+            self.install()
+        except Exception:
+            self._take_off()
+            raise
 
+    @abstractmethod
+    def install(self) -> None:
+        """Watch every network."""
+
+    @abstractmethod
     def selection(self) -> Selection:
         """The selection of the buffer that the learner trains from now."""
-        raise NotImplementedError
 
+    @abstractmethod
     def device(self) -> torch.device:
         """Where the learner's networks are."""
-        raise NotImplementedError
 
     def detach(self) -> None:
         """Take everything off; what was heard of the last batch still counts."""
         selection = self.selection()
         if selection.pending is not None and selection.pending.sources:
             selection.settle()
+        self._take_off()
+
+    def _take_off(self) -> None:
         while self._undo:
             self._undo.pop()()
 
@@ -43,7 +57,7 @@ class AbstractAttachment:
     def open(self, watched: Watched, pending: Pending) -> None:
         """Let a network's next pass count."""
         watched.open(pending)
-        pending.sources[watched] = watched.report
+        pending.sources.append(watched.report)
 
     def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
         """Let a network's passes under gradients count, or those whose arguments say so."""

@@ -6,7 +6,7 @@ whole slots. What a sampler hears is a recorded norm, under one of the recorded 
 moments, the nearer of them is the likelier.
 """
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import torch
 from aes_rl.lab.trace import Trace
 from aes_rl.lab.variance import captured_fraction, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import default_forget_every
-from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.registry import overwriting_the_oldest, rule_for
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
@@ -121,9 +121,7 @@ def in_rounds(config: Any, updates_a_round: float, capacity: int) -> Any:
         if value is None:
             value = default_forget_every(capacity)
         options[name] = max(1, round(value / updates_a_round))
-    if any(field.name == "overwrite" for field in fields(config)):
-        options["overwrite"] = "fifo"
-    return replace(config, **options)
+    return overwriting_the_oldest(config, **options)
 
 
 def expected(trace: Trace, moment: int, slots: int, network: str | None = None) -> torch.Tensor:

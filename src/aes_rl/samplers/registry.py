@@ -1,6 +1,6 @@
 """The one list of selection rules, by the names that configuration files, tests and the command line use."""
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 from aes_rl.samplers.adaptive import AdaptiveRule
@@ -33,6 +33,13 @@ def configure(name: str, **options: Any) -> Any:
         if option not in known:
             raise ValueError(f"sampler {name!r} has no option {option!r}; its options are {', '.join(known)}")
     return config_type(**options)
+
+
+def overwriting_the_oldest(config: Any, **options: Any) -> Any:
+    """A configuration for a buffer that decides itself which slot it gives up, with other options changed as well."""
+    if any(field.name == "overwrite" for field in fields(config)):
+        options["overwrite"] = "fifo"
+    return replace(config, **options)
 
 
 def rule_for(config: Any) -> type[AbstractRule]:
