@@ -52,8 +52,8 @@ def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
     ("words", "line"),
     [
         (["score", "best"], "unknown sampler 'best'"),
-        (["score", "adaptive:nu"], "'nu' of sampler 'adaptive:nu' is no option"),
-        (["score", "adaptive:mu=1"], "has no option 'mu'"),
+        (["score", "adaptive:nu"], "set is 'nu'; write name=value"),
+        (["score", "adaptive:mu=1"], "there is no option 'mu'"),
         (["score", "full-information"], "hears from all slots at once"),
         (["score", "uniform", "--problems", "nowhere"], "nowhere holds no recorded problem"),
         (["guess"], "unknown experiment 'guess'"),

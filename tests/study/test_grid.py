@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from aes_rl.study.grid import Study, populations, prepare
+from aes_rl.samplers import Adaptive
+from aes_rl.study.grid import Study, assigned, populations, prepare
 
 
 def test_the_default_is_the_papers_experiment() -> None:
@@ -26,6 +27,13 @@ def test_every_run_is_in_one_population() -> None:
     ]
     assert len(runs) == len(set(runs)) == 2 * 2 * 3 * 5
     assert all(population.runs <= 7 for population in populations(study))
+
+
+def test_an_options_words_are_taken_beside_its_numbers() -> None:
+    assert assigned(Adaptive(), "nu=auto").nu == "auto"
+    assert assigned(Adaptive(nu="auto"), "overwrite=uniform").overwrite == "uniform"
+    with pytest.raises(ValueError, match="'automatic' is not a float"):
+        assigned(Adaptive(), "nu=automatic")
 
 
 def test_options_are_set_by_name(tiny) -> None:

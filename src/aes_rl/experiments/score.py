@@ -16,6 +16,7 @@ from rich.table import Table
 from aes_rl.lab.score import Point, score_of
 from aes_rl.lab.trace import Trace, load
 from aes_rl.samplers.registry import RULES, configure
+from aes_rl.study.grid import assigned
 from aes_rl.types import Signal
 
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
@@ -80,14 +81,10 @@ def score(words: list[str]) -> None:
 
 def parse(text: str) -> Any:
     """A sampler's configuration from its name and options, such as `adaptive:nu=auto`."""
-    name, _, rest = text.partition(":")
-    options: dict[str, Any] = {}
-    for part in filter(None, rest.split(",")):
-        option, equals, value = part.partition("=")
-        if not equals:
-            raise ValueError(f"{part!r} of sampler {text!r} is no option; write name=value")
-        options[option] = _value(value)
-    config = configure(name, **options)
+    name, _, options = text.partition(":")
+    config = configure(name)
+    for option in filter(None, options.split(",")):
+        config = assigned(config, option)
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
         raise ValueError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
     return config
@@ -134,12 +131,3 @@ def _lines(results: list[Scored], slots: tuple[int, ...]) -> Iterator[tuple[str,
         if not all(np.isnan(values)):
             yield f"{count:,}", values
     yield "lowest", [result.lowest for result in results]
-
-
-def _value(text: str) -> Any:
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            pass
-    return {"true": True, "false": False, "none": None}.get(text.lower(), text)

@@ -3,7 +3,7 @@
 import json
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 from aes_rl import checks, paper
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
@@ -118,7 +118,16 @@ def assigned(config: Any, assignment: str) -> Any:
         if not is_dataclass(current):
             raise ValueError(f"set {assignment!r}: {name} has no options of its own")
         return replace(config, **{name: assigned(current, f"{rest}={text}")})
-    return replace(config, **{name: _typed(text, current, assignment)})
+    words = _words(get_type_hints(type(config))[name])
+    return replace(config, **{name: text if text in words else _typed(text, current, assignment)})
+
+
+def _words(annotation: Any) -> tuple[Any, ...]:
+    """The words that an option takes beside its numbers, such as "auto"."""
+    parts = get_args(annotation)
+    if get_origin(annotation) is Literal:
+        return parts
+    return tuple(word for part in parts for word in _words(part))
 
 
 def _typed(text: str, current: Any, assignment: str) -> Any:
