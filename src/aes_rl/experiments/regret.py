@@ -26,7 +26,7 @@ from aes_rl.lab.regret import (
     slope,
     wandering,
 )
-from aes_rl.report.figures import LOOK, save
+from aes_rl.report.figures import COLOURS, LOOK, save
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
 
@@ -67,7 +67,6 @@ class Row(NamedTuple):
     regret: Regret
 
 
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00")
 _KINDS = ("full information", "partial, ν = G²", "partial, ν = |B|G²/κ")
 _FORMS = ("never forgets", "restarts (M² < |B|)", "forgets 30 % (M² < |B|)")
 
@@ -232,11 +231,11 @@ def _draw_static(rows: list[Row], asked: Experiment) -> Figure:
     shown: dict[str, Any] = {}
     ends = sorted(asked.updates)
     for axis, stream in zip(axes, STREAMS, strict=True):
-        for colour, kind in zip(_COLOURS, _KINDS, strict=False):
+        for colour, kind in zip(COLOURS, _KINDS, strict=False):
             own = [r for r in rows if (r.job.part, r.job.stream, r.job.what) == ("static", stream, kind)]
             values, errors = [r.regret.static for r in own], [r.regret.static_error for r in own]
             shown[kind] = axis.errorbar([r.job.at for r in own], values, errors, color=colour, marker="o", markersize=3)
-        for colour, kind, label in ((_COLOURS[0], _KINDS[0], "Corollary 1"), (_COLOURS[1], _KINDS[1], "Corollary 2")):
+        for colour, kind, label in ((COLOURS[0], _KINDS[0], "Corollary 1"), (COLOURS[1], _KINDS[1], "Corollary 2")):
             bounds = [_bound(kind, updates, asked.slots) for updates in ends]
             (shown[label],) = axis.plot(ends, bounds, color=colour, linestyle="--", linewidth=1)
         trivial = [theory.trivial(t, 1.0, theory.exploration(asked.slots, t)) for t in ends]
@@ -250,7 +249,7 @@ def _draw_static(rows: list[Row], asked: Experiment) -> Figure:
 def _draw_moving(rows: list[Row], asked: Experiment) -> Figure:
     figure = Figure(figsize=(6, 3.6), layout="constrained")
     axis = figure.subplots()
-    for colour, form in zip(_COLOURS, _FORMS, strict=False):
+    for colour, form in zip(COLOURS, _FORMS, strict=False):
         own = [r for r in rows if (r.job.part, r.job.what) == ("dynamic", form)]
         values, errors = [r.regret.dynamic for r in own], [r.regret.dynamic_error for r in own]
         power = slope([r.job.updates for r in own], values)
@@ -267,7 +266,7 @@ def _draw_moving(rows: list[Row], asked: Experiment) -> Figure:
     every = dynamic(asked.slots, _FLOOR, _NU).forget_every
     assert every is not None
     rates = [sum(theory.dynamic_rate(t, asked.slots, _FLOOR, every)) for t in ends]
-    axis.plot(ends, rates, color=_COLOURS[1], linestyle="--", linewidth=1, label="Theorem 1, constants one")
+    axis.plot(ends, rates, color=COLOURS[1], linestyle="--", linewidth=1, label="Theorem 1, constants one")
     axis.plot(
         ends, [theory.trivial(t, 1.0, _FLOOR) for t in ends], color="#777777", linestyle=":", label="trivial bound"
     )
@@ -281,7 +280,7 @@ def _draw_samples(rows: list[Row]) -> Figure:
     figure = Figure(figsize=(6, 3.4), layout="constrained")
     axis = figure.subplots()
     kinds = list(dict.fromkeys(r.job.what for r in rows if r.job.part == "samples"))
-    for colour, what in zip(_COLOURS, kinds, strict=False):
+    for colour, what in zip(COLOURS, kinds, strict=False):
         own = [r for r in rows if (r.job.part, r.job.what) == ("samples", what)]
         axis.plot(
             [r.job.at for r in own],
@@ -308,7 +307,7 @@ def _draw_parameters(rows: list[Row]) -> Figure:
         own = [r for r in rows if (r.job.part, r.job.what) == ("parameters", name)]
         values = [r.regret.dynamic / r.regret.uniform for r in own]
         errors = [r.regret.dynamic_error / r.regret.uniform for r in own]
-        axis.errorbar([r.job.at for r in own], values, errors, color=_COLOURS[2], marker="o", markersize=3)
+        axis.errorbar([r.job.at for r in own], values, errors, color=COLOURS[2], marker="o", markersize=3)
         if name != "ϱ":
             axis.set_xscale("log")
         axis.set_xlabel(name)

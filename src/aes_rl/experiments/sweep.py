@@ -14,7 +14,7 @@ from rich.progress import track
 from aes_rl.experiments.score import Scored, find, write
 from aes_rl.lab.score import score_of
 from aes_rl.lab.trace import Trace
-from aes_rl.report.figures import LOOK, save
+from aes_rl.report.figures import COLOURS, LOOK, save
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers.adaptive import Adaptive
 
@@ -28,7 +28,6 @@ _VALUES: dict[str, tuple[Any, ...]] = {
 _LETTERS = {"nu": "ν", "floor": "κ", "forget_every": "M", "retention": "ϱ"}
 _LOWEST_SHOWN = -3.0
 """Where the figure ends; the table has all numbers."""
-_COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 
 @dataclass(frozen=True)
@@ -92,7 +91,7 @@ def _draw(results: dict[tuple[str, int, str, Any], Scored]) -> Figure:
     lines = list(dict.fromkeys(key[:2] for key in results))
     shown: dict[str, Any] = {}
     for axis, (option, values) in zip(axes, _VALUES.items(), strict=True):
-        for colour, (problem, batch) in zip(_COLOURS, lines, strict=False):
+        for colour, (problem, batch) in zip(COLOURS, lines, strict=False):
             heights = [last(results[problem, batch, option, value]) for value in values]
             (shown[f"{problem}, batch {batch}"],) = axis.plot(heights, color=colour, marker="o", markersize=3)
         labels = [f"{value:g}" if isinstance(value, float) else str(value) for value in values]

@@ -14,12 +14,12 @@ from rich.progress import track
 
 from aes_rl.agents.trajectory import Trajectory
 from aes_rl.lab import theory
-from aes_rl.lab.trajectories import Look, run
+from aes_rl.lab.trajectories import Costs, run
 from aes_rl.report.figures import LOOK, save, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers import Adaptive, FullInformation, Naive, Predictive, Uniform
 
-Runs = dict[tuple[str, str], list[list[Look]]]
+Runs = dict[tuple[str, str], list[list[Costs]]]
 """Looks of every seed, by setting and sampler."""
 
 
@@ -93,7 +93,7 @@ def _samplers(setting: str, largest: float, asked: TrajectoryExperiment) -> dict
     }
 
 
-def _looks(asked: TrajectoryExperiment, config: Any, is_static: bool, seed: int) -> list[Look]:
+def _looks(asked: TrajectoryExperiment, config: Any, is_static: bool, seed: int) -> list[Costs]:
     return list(
         run(
             asked.agent,
@@ -107,7 +107,7 @@ def _looks(asked: TrajectoryExperiment, config: Any, is_static: bool, seed: int)
     )
 
 
-def _regrets(looks: list[Look]) -> Any:
+def _regrets(looks: list[Costs]) -> Any:
     """Dynamic regret so far, at every update."""
     return np.cumsum([look.cost - look.least_cost for look in looks])
 
@@ -156,7 +156,7 @@ def _table(runs: Runs) -> PlainTable:
 def _write(runs: Runs, path: Path) -> None:
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
-        writer.writerow(("buffer", "sampler", "run", *Look._fields))
+        writer.writerow(("buffer", "sampler", "run", *Costs._fields))
         for (setting, name), seeds in runs.items():
             for number, looks in enumerate(seeds):
                 for look in looks:

@@ -15,7 +15,7 @@ from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signal, Signals, as_tensor
 
 
-class Look(NamedTuple):
+class Costs(NamedTuple):
     """One update, looked at with the gradients of all items in hand; costs are divided by n²."""
 
     update: int
@@ -106,7 +106,7 @@ def run(
     updates: int,
     is_static: bool = False,
     seed: int = 0,
-) -> Iterator[Look]:
+) -> Iterator[Costs]:
     """Fill the buffer, then update once a trajectory (Algorithm 2), looking at every update.
 
     A static buffer is never written again: the setting of Corollaries 1 and 2.
@@ -145,9 +145,9 @@ def _store(collector: Collector, agent: TrajectoryAgent, buffer: Buffer, sampler
         buffer.write(slot, item, total)
 
 
-def _look(update: int, norms: Tensor, probabilities: Tensor, buffer: Buffer) -> Look:
+def _look(update: int, norms: Tensor, probabilities: Tensor, buffer: Buffer) -> Costs:
     square = len(norms) ** 2
-    return Look(
+    return Costs(
         update,
         cost(norms, probabilities).item() / square,
         oracle_cost(norms).item() / square,

@@ -38,6 +38,8 @@ LOOK: Any = {
     "figure.dpi": 110,
 }
 _COLUMNS = 4
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+"""For lines that stand for no sampler."""
 
 
 def style_of(sampler: str) -> dict[str, Any]:

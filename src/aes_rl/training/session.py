@@ -61,15 +61,6 @@ class Session:
         self._returns: list[list[float]] = [[] for _ in config.members]
         self._evaluator: Evaluator | None = None
         self._stop_requested = False
-        self._traced = trace.Facts(
-            task=config.task,
-            agent=config.agent,
-            seed=config.seeds[0],
-            capacity=config.capacity,
-            batch_size=config.agent_config.batch_size,
-            warm_up_steps=config.agent_config.warm_up_steps,
-            thinning=max(1, config.capacity // config.traced_slots),
-        )
         self._board = _tensorboard(directory) if config.tensorboard else None
 
     def steps(self) -> Iterator[Step]:
@@ -84,7 +75,7 @@ class Session:
                 if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
                     self._measure()
                 if config.trace_every and step.env_step % config.trace_every == 0:
-                    trace.take(run.agent, run.replay, self._traced, self.directory / "trace")
+                    trace.take(run.agent, run.replay, _facts(config), self.directory / "trace")
                 run.seconds = time.monotonic() - started
                 is_last = step.env_step == config.env_steps
                 if step.env_step % config.evaluate_every == 0 or is_last:
@@ -205,6 +196,18 @@ def _rows(run: Run, score: Score) -> list[tuple[object, ...]]:
         )
         for member, returns, lengths in zip(run.config.members, score.returns, score.lengths, strict=True)
     ]
+
+
+def _facts(config: Training) -> trace.Facts:
+    return trace.Facts(
+        task=config.task,
+        agent=config.agent,
+        seed=config.seeds[0],
+        capacity=config.capacity,
+        batch_size=config.agent_config.batch_size,
+        warm_up_steps=config.agent_config.warm_up_steps,
+        thinning=max(1, config.capacity // config.traced_slots),
+    )
 
 
 def _is_main_thread() -> bool:
