@@ -36,7 +36,7 @@ BARS = {
             updates_per_round=4,
             capacity=100_000,
             evaluate_every=500,
-            sac=SAC(learning_rate=1e-3, initial_entropy_coefficient=0.1),
+            sac=SAC(learning_rate=1e-3, initial_entropy_coefficient=0.1, warm_up_steps=1000),
         ),
         950,
     ),
@@ -61,6 +61,8 @@ BARS = {
             env_steps=100_000,
             capacity=1_000_000,
             evaluate_every=5000,
+            # Those of the published curves that ours are compared with.
+            sac=SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2, warm_up_steps=10_000),
         ),
         1000,
     ),

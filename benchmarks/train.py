@@ -19,6 +19,7 @@ from replay import median_ratio, processor
 from stable_baselines3 import SAC as PeerSAC
 from stable_baselines3.common.logger import configure
 
+from aes_rl.agents import SAC
 from aes_rl.training import Run, Training, train
 
 RESULT = Path(__file__).parent / "results" / "train.json"
@@ -73,7 +74,8 @@ def take_turns(contestants: dict[str, Steps], rounds: int, steps: int) -> dict[s
 
 
 def ours(sampler: str) -> Steps:
-    run = Run(Training(task="HalfCheetah-v5", samplers=(sampler,), seeds=(0,), env_steps=10**6, workers=0))
+    sac = SAC(warm_up_steps=WARM_UP)
+    run = Run(Training(task="HalfCheetah-v5", samplers=(sampler,), seeds=(0,), env_steps=10**6, workers=0, sac=sac))
     loop = train(run)
     for _ in range(WARM_UP):
         next(loop)

@@ -271,6 +271,7 @@ def test_paper_preset() -> None:
     assert humanoid.sampler.adaptive == Adaptive(floor=0.1, nu=10_000.0, retention=0.7, retention_end=0.2)
     assert humanoid.sac.value_function
     assert humanoid.sac.learning_rate == 1e-4
+    assert humanoid.warm_up_steps == 1000
     ddpg = preset("paper", "Hopper-v4", "ddpg")
     assert ddpg.sampler.adaptive == Adaptive(floor=0.1, nu=1000.0, retention=0.9)
     assert ddpg.ddpg == DDPG()
@@ -283,6 +284,13 @@ def test_updates_are_due_after_warm_up() -> None:
     run.env_step = 30
     assert updates_due(run) == 1
     run.close()
+
+
+@pytest.mark.parametrize(("env_steps", "steps"), [(1_000_000, 10_000), (10_000, 1000), (5, 1)])
+def test_the_warm_up_is_a_tenth_of_a_short_run(env_steps, steps) -> None:
+    config = Training(env_steps=env_steps)
+    assert config.warm_up_steps == steps
+    assert config.total_updates == env_steps - steps
 
 
 def test_tensorboard_files_are_written(tmp_path) -> None:

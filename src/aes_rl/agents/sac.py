@@ -47,8 +47,8 @@ class SAC:
     """Multiplies every reward in the critics' targets."""
     batch_size: int = 256
     """|Ψ|: draws an update."""
-    warm_up_steps: int = 1000
-    """Environment steps with uniform actions before the first update."""
+    warm_up_steps: int | None = None
+    """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 10,000."""
 
     def __post_init__(self) -> None:
         checks.fraction("discount", self.discount)
@@ -56,7 +56,8 @@ class SAC:
         checks.positive("initial_entropy_coefficient", self.initial_entropy_coefficient)
         checks.non_negative("policy_regularization", self.policy_regularization)
         checks.count("batch_size", self.batch_size)
-        checks.count("warm_up_steps", self.warm_up_steps)
+        if self.warm_up_steps is not None:
+            checks.count("warm_up_steps", self.warm_up_steps)
 
 
 class SACAgent(AbstractAgent):

@@ -22,6 +22,9 @@ SamplerOptions: Any = make_dataclass(
 )
 """One field a registered sampler: its options."""
 
+_LONGEST_WARM_UP = 10_000
+"""Environment steps; the least tried that keeps SAC out of HalfCheetah's local optimum (docs/decisions/warm-up.md)."""
+
 
 @dataclass(frozen=True)
 class Training:
@@ -67,6 +70,8 @@ class Training:
     """Whether a GPU may round what enters its matrix products to 10 bits behind the point: faster, and less exact."""
     workers: int | None = None
     """Processes that step environments; 0 steps them in the learner's process; default 0 for up to two members."""
+    evaluation_workers: int | None = None
+    """Processes that play test episodes; default as many as the machine has cores to spare, or `workers` if given."""
     tensorboard: bool = False
     """Whether to write TensorBoard files too (needs the extra of that name)."""
     sac: SAC = field(default_factory=SAC)
@@ -125,7 +130,13 @@ class Training:
         return [getattr(self.sampler, name.replace("-", "_")) for name, _ in self.members]
 
     @property
+    def warm_up_steps(self) -> int:
+        """Environment steps with uniform actions before the first update."""
+        own = self.agent_config.warm_up_steps
+        return own if own is not None else max(1, min(_LONGEST_WARM_UP, self.env_steps // 10))
+
+    @property
     def total_updates(self) -> int:
         """Updates of the whole run, at least one."""
-        learning_steps = max(0, self.env_steps - self.agent_config.warm_up_steps)
+        learning_steps = max(0, self.env_steps - self.warm_up_steps)
         return max(1, -(-learning_steps // self.steps_per_round) * self.updates_per_round)

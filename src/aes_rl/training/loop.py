@@ -40,7 +40,7 @@ def train(run: Run) -> Iterator[Step]:
         Captured(partial(f, run), run.device) for f in stages
     )
     while run.env_step < config.env_steps:
-        if run.env_step < config.agent_config.warm_up_steps:
+        if run.env_step < config.warm_up_steps:
             warm_up(run)
         else:
             explore_all()
@@ -82,7 +82,7 @@ def explore(run: Run) -> None:
 
 def updates_due(run: Run) -> int:
     """Updates to make during this environment step."""
-    since_warm_up = run.env_step - run.config.agent_config.warm_up_steps
+    since_warm_up = run.env_step - run.config.warm_up_steps
     if since_warm_up < 0 or since_warm_up % run.config.steps_per_round:
         return 0
     return run.config.updates_per_round

@@ -36,7 +36,7 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         samplers=("uniform", "prioritized", "adaptive"),
         seeds=paper.SEEDS,
         env_steps=paper.horizon(task, agent),
-        sac=SAC(value_function=True, learning_rate=1e-4, policy_regularization=1e-3),
+        sac=SAC(value_function=True, learning_rate=1e-4, policy_regularization=1e-3, warm_up_steps=1000),
         ddpg=DDPG(),
         sampler=replace(SamplerOptions(), adaptive=adaptive),
     )

@@ -116,8 +116,10 @@ class Session:
         evaluation = run.env_step // self.config.evaluate_every
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
-            is_free = run.workers > 0 and self.config.workers is None  # the training's processes sleep meanwhile
-            workers = workers_for(np.size(seeds)) if is_free else run.workers
+            workers = self.config.evaluation_workers
+            if workers is None:
+                is_free = run.workers > 0 and self.config.workers is None  # the training's processes sleep meanwhile
+                workers = workers_for(np.size(seeds)) if is_free else run.workers
             self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers)
         score = self._evaluator.play(run.agent, seeds, run.device)
         self._tables["evaluations"].add(_rows(run, score))
@@ -205,7 +207,7 @@ def _facts(config: Training) -> trace.Facts:
         seed=config.seeds[0],
         capacity=config.capacity,
         batch_size=config.agent_config.batch_size,
-        warm_up_steps=config.agent_config.warm_up_steps,
+        warm_up_steps=config.warm_up_steps,
         thinning=max(1, config.capacity // config.traced_slots),
     )
 

@@ -16,6 +16,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl.agents import SAC
 from aes_rl.training import loop
 from aes_rl.training.capture import Captured
 from aes_rl.training.config import Training
@@ -82,10 +83,11 @@ class Population:
                 capacity=asked.capacity,
                 device=asked.device,
                 tf32=tf32,
+                sac=SAC(warm_up_steps=1000),
             )
         )
         self._steps = loop.train(self.run)
-        self.take(self.run.config.sac.warm_up_steps + 10)
+        self.take(self.run.config.warm_up_steps + 10)
         self.start = time.perf_counter() - started
         """Seconds until it trains, kernels compiled and graphs captured."""
         self.take(1000)  # the machine comes to rest
