@@ -116,6 +116,8 @@ def test_norms_are_those_of_single_samples(kind, sampler) -> None:
     number, weights = int(batch["draw"][0]), batch["priority_weight"]
     summed, losses = total(loss, batch, kind)
     pending = chooser.selection.ahead[number]
+    summed.mean().backward(retain_graph=True)
+    attachment.report()
     critic = f"{LOSSES[kind][0]}_network_params"
     expected = {}
     for name, key, part in (("actor", "loss_actor", "actor_network_params"), ("critic", LOSSES[kind][1][1], critic)):
@@ -125,8 +127,6 @@ def test_norms_are_those_of_single_samples(kind, sampler) -> None:
             gradients = torch.autograd.grad(losses[key][sample], parameters, retain_graph=True)
             norms.append(sum(gradient.square().sum() for gradient in gradients))
         expected[name] = torch.stack(norms) / weights.square()
-    summed.mean().backward()
-    attachment.report()
     for name, norms in expected.items():
         torch.testing.assert_close(pending.gradient_norm[name], norms, rtol=1e-4, atol=1e-9)
     assert weights.std() > 1e-3 or sampler == "predictive"

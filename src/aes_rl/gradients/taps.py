@@ -1,13 +1,14 @@
 """Per-sample gradient norms as a by-product of the update's own backward pass.
 
-A tap is a leaf of zeros, one number a sample. While a `Taps` is recording, every layer of its network passes its output
-through an identity whose backward hands the tap the layer's share of the sample's squared gradient norm. Autograd adds
-up the layers, so after the ordinary backward the tap's gradient is the squared norm of each sample's gradient of the
-loss that was differentiated. `squared_norms` turns it into d(i) of S2.
+A tap is a leaf, one number a sample. While a `Taps` is recording, the gradient that reaches a layer's output during the
+ordinary backward adds the layer's share of the sample's squared gradient norm to the tap's gradient. After the backward
+that is the squared norm of each sample's gradient of the loss that was differentiated. `squared_norms` turns it into
+d(i) of S2.
 """
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -29,8 +30,8 @@ class Taps:
         tap = taps.tap((batch_size,))
         with taps.recording(tap):
             loss = (weights * (critic(inputs) - targets).square().squeeze(-1)).mean()
-        *gradients, tapped = torch.autograd.grad(loss, [*critic.parameters(), tap])
-        d = squared_norms(tapped, weights)
+        loss.backward()
+        d = squared_norms(tap.grad, weights)
 
     Forward passes outside `recording`, such as the critic's inside the actor's loss, cost and count nothing.
     """
@@ -122,14 +123,23 @@ class Taps:
                     "recorded; per-sample norms need one row a sample and no further axes"
                 )
             self._seen.add(name)
-            tapped: Tensor = _Identity.apply(output, self._tap, inputs, form)  # type: ignore[no-untyped-call]
-            return tapped
+            if torch.compiler.is_compiling():
+                tapped: Tensor = _Identity.apply(output, self._tap, inputs, form)  # type: ignore[no-untyped-call]
+                return tapped
+            output.register_hook(partial(_pay, self._tap, inputs.detach(), form))  # type: ignore[no-untyped-call]
+            return output
 
         return tap_output
 
 
+def _pay(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Tensor) -> None:
+    """Add a layer's share to the tap's gradient: a third of the cost of a call of `_Identity`."""
+    share = form(inputs, gradient.detach())
+    tap.grad = share if tap.grad is None else tap.grad.add_(share)
+
+
 class _Identity(torch.autograd.Function):
-    """Returns its input, in place; in the backward pass also pays the tap the layer's share."""
+    """Returns its input, in place; in the backward pass also pays the tap the layer's share. The compiler's way."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, form: ClosedForm) -> Tensor:

@@ -1,11 +1,12 @@
 """Weights on gradients, and per-sample norms, around a training step that knows of neither.
 
-A watched network's outputs pass through an identity whose backward multiplies row i of the gradient by the weight of
-sample i: with a loss that averages over the batch, every parameter then gets the gradient of the weighted loss. Taps on
-its layers fill with the norms during the same backward. Passes that are not open cost and change nothing.
+Row i of the gradient that reaches a watched network's outputs is multiplied by the weight of sample i: with a loss that
+averages over the batch, every parameter then gets the gradient of the weighted loss. Taps on its layers fill with the
+norms during the same backward. Passes that are not open cost and change nothing.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,26 +78,13 @@ class Watched:
         del module, arguments
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        hear = self._hear if self._factor else None
-        weighted: Tensor = _Weighted.apply(output, self._pending.weights, hear)  # type: ignore[no-untyped-call]
-        return weighted
+        # A view of its own: the taps' hooks on the output itself come after this one, and see the weighted gradient.
+        leaving = output.view_as(output)
+        weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
+        leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
+        return leaving
 
-    def _hear(self, gradient: Float[Tensor, "B 1"]) -> None:
-        self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
-
-
-class _Weighted(torch.autograd.Function):
-    """Returns its input; in the backward pass multiplies every row by its weight."""
-
-    @staticmethod
-    def forward(ctx: Any, output: Tensor, weights: Tensor, hear: Callable[[Tensor], None] | None) -> Tensor:
-        ctx.save_for_backward(weights)
-        ctx.hear = hear
-        return output.view_as(output)
-
-    @staticmethod
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, None, None]:
-        (weights,) = ctx.saved_tensors
-        if ctx.hear is not None:
-            ctx.hear(gradient)
-        return gradient * weights.unsqueeze(-1), None, None
+    def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
+        if self._factor:
+            self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
+        return gradient * weights
