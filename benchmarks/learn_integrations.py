@@ -22,11 +22,16 @@ from aes_rl import Adaptive, Prioritized, Uniform
 SAMPLERS = {"uniform": Uniform(), "prioritized": Prioritized(), "adaptive": Adaptive()}
 BARS = {"Pendulum-v1": (6000, -200.0), "Hopper-v5": (25_000, 400.0)}
 """Environment steps, and the mean return of five greedy episodes to be reached within them."""
+OPTIONS = {
+    "Pendulum-v1": {"learning_rate": 1e-3},
+    "Hopper-v5": {"learning_rate": 1e-3, "ent_coef": 0.2, "gradient_steps": 4},
+}
+"""What differs from the library's defaults, with which uniform (314) and prioritised (340) missed Hopper's bar."""
 SEEDS = range(10)
 
 
 def score(task: str, sampler: str) -> tuple[float, int]:
-    """The best evaluation of a run, and its step."""
+    """The best evaluation of a run that ends once it has reached its bar, and its step."""
     from stable_baselines3 import SAC
     from stable_baselines3.common.evaluation import evaluate_policy
 
@@ -34,11 +39,11 @@ def score(task: str, sampler: str) -> tuple[float, int]:
 
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    steps, _ = BARS[task]
-    own = {"sampler": SAMPLERS[sampler], "total_updates": steps}
+    steps, bar = BARS[task]
+    own = {"sampler": SAMPLERS[sampler], "total_updates": steps * OPTIONS[task].get("gradient_steps", 1)}
     model = SAC(
         "MlpPolicy", task, learning_starts=1000, seed=0, device="cpu", replay_buffer_class=SelectiveReplayBuffer,
-        replay_buffer_kwargs=own, learning_rate=1e-3 if task.startswith("Pendulum") else 3e-4,
+        replay_buffer_kwargs=own, **OPTIONS[task],
     )  # fmt: skip
     attach(model)
     best, at = -np.inf, 0
@@ -47,6 +52,8 @@ def score(task: str, sampler: str) -> tuple[float, int]:
         mean, _ = evaluate_policy(model, gym.make(task), n_eval_episodes=5, warn=False)
         if mean > best:
             best, at = mean, done
+        if best >= bar:
+            break
     return best, at
 
 

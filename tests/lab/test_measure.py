@@ -6,6 +6,7 @@ import torch
 
 from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.lab.drawn import compare
 from aes_rl.lab.measure import expected_norms, measure
 from aes_rl.lab.variance import captured_fraction
 
@@ -52,28 +53,11 @@ def double_precision():
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_formula_is_the_variance_of_drawn_gradients(agent, sampler) -> None:
-    """(f(p)/n² − ‖ḡ‖²)/|Ψ| against 3,000 mini-batches weighted by 1/(n·p), within a 99.9 % bootstrap interval."""
+    """(f(p)/n² − ‖ḡ‖²)/|Ψ| against 3,000 pairs of batches weighted by 1/(n·p), within a 99.9 % bootstrap interval."""
     learner, replay = setting(agent, sampler)
-    probabilities = replay.sampler.probabilities()
-    norms = expected_norms(learner, replay, np.arange(SLOTS), noise_draws=400, seed=5)
-    expected = ((norms.total / probabilities).sum() / SLOTS**2 - norms.of_mean.sum()).item() / BATCH
-
-    generator = torch.Generator().manual_seed(1)
-    gradients = []
-    for _ in range(3000):
-        slots = torch.multinomial(probabilities, BATCH, replacement=True, generator=generator)
-        batch = replay.storage.read(slots.numpy())
-        weights = 1 / (SLOTS * probabilities.gather(1, slots))
-        noise = torch.randn(1, learner.noise_size(BATCH), generator=generator)
-        learner.differentiate(batch, weights, noise, None)
-        parts = [parameter.grad for network in learner.trained().values() for parameter in network.parameters()]
-        gradients.append(torch.cat([part.flatten() for part in parts]))
-    drawn = torch.stack(gradients)
-    distances = (drawn - drawn.mean(dim=0)).square().sum(dim=1).numpy() * len(drawn) / (len(drawn) - 1)
-    resampled = np.random.default_rng(0).choice(distances, (2000, len(distances))).mean(axis=1)
-    low, high = np.quantile(resampled, (0.0005, 0.9995))
-    assert low < expected < high, (expected, distances.mean())
-    assert norms.of_mean.item() == pytest.approx(drawn.mean(dim=0).square().sum().item(), rel=0.25)
+    (found,) = compare(learner, replay, BATCH, pairs=3000, noise_draws=400, confidence=0.999)
+    assert found.low < found.formula < found.high, found
+    assert found.formula * BATCH / (BATCH + 1) < found.low, "the interval cannot tell a batch of 4 from one of 5"
 
 
 @pytest.mark.parametrize("agent", AGENTS)

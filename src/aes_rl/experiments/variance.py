@@ -7,6 +7,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl.lab.drawn import Comparison, compare
 from aes_rl.lab.measure import Metric, measure
 from aes_rl.training.command import loaded
 
@@ -23,6 +24,8 @@ class Variance:
     """Draws of the update's noise that the expected norm of a slot is averaged over; SAC has such noise."""
     metric: Metric = "euclidean"
     """How gradients are measured: plainly, or scaled as Adam scales its steps."""
+    drawn_pairs: int = 0
+    """Pairs of batches to draw and differentiate, to compare their variance with the formula's from every live slot."""
 
 
 def variance(words: list[str]) -> None:
@@ -31,6 +34,9 @@ def variance(words: list[str]) -> None:
     run = loaded(asked.run)
     batch_size = run.config.agent_config.batch_size
     readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)
+    comparisons = (
+        compare(run.agent, run.replay, batch_size, asked.drawn_pairs, asked.noise_draws) if asked.drawn_pairs else []
+    )
     live = len(run.replay)
     run.close()
     networks = list(readings[0].by_network)
@@ -64,3 +70,14 @@ def variance(words: list[str]) -> None:
         f"captured: 0 is uniform, 1 the best distribution; from {looked} {live:,} live slots, step {run.env_step:,}, "
         f"batch {batch_size}, {asked.metric} metric"
     )
+    if comparisons:
+        console.print(_drawn(run.config.members, comparisons))
+
+
+def _drawn(members: list[tuple[str, int]], comparisons: list[Comparison]) -> Table:
+    table = Table("sampler", "seed", "variance by the formula", "drawn", "95 % interval", "drawn / formula")
+    for (sampler, seed), found in zip(members, comparisons, strict=True):
+        interval = f"{found.low:.4g} to {found.high:.4g}"
+        ratio = f"{found.drawn / found.formula:.3f}"
+        table.add_row(sampler, str(seed), f"{found.formula:.4g}", f"{found.drawn:.4g}", interval, ratio)
+    return table
