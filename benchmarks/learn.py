@@ -104,7 +104,7 @@ def best_scores(bar: Bar, device: str) -> dict[tuple[str, str], tuple[float, int
             scores |= {(sampler, "mean"): score for sampler, score in session.mean_scores().items()}
             for key, score in scores.items():
                 if key not in best or score > best[key][0]:
-                    best[key] = (score, step.env_step)
+                    best[key] = (score, session.scored_step)
             if all(score >= bar.score for (_, seed), (score, _) in best.items() if seed != "mean"):
                 break
         session.close()

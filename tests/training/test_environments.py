@@ -105,7 +105,7 @@ def test_a_dead_worker_raises_with_its_members_and_task(is_looking) -> None:
     environments = Environments("InvertedPendulum-v5", [0, 1, 2], 2, is_looking)
     os.kill(environments._workers[1]._process.pid, signal.SIGKILL)
 
-    with pytest.raises(RuntimeError, match=r"members \[2\] of InvertedPendulum-v5 died \(exit code -9\)"):
+    with pytest.raises(RuntimeError, match=r"members \[2\] \(InvertedPendulum-v5\) died \(exit code -9\)"):
         rollout(environments)
     environments.close()
 

@@ -4,6 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,6 +13,8 @@ from aes_rl import checks
 from aes_rl.engines import fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import Signals
+
+Array = np.ndarray[Any, Any]
 
 
 class Update(NamedTuple):
@@ -37,6 +40,14 @@ class AbstractAgent(ABC):
     @abstractmethod
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
         """Deterministic actions, for E test environments a member."""
+
+    def policy(self) -> list[tuple[Array, Array]]:
+        """Weight [P, in, out] and bias [P, 1, out] of every layer of the greedy policy, copied from the device.
+
+        ReLU is between the layers; the action is the tanh of the first outputs, as many as it has numbers.
+        """
+        layers = zip(self.trained()["actor"].weights, self.trained()["actor"].biases, strict=True)
+        return [(weight.cpu().numpy().copy(), bias.cpu().numpy().copy()) for weight, bias in layers]
 
     @abstractmethod
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:

@@ -39,8 +39,8 @@ class Board:
         self.next_observation, self.reward = views["next_observation"], views["reward"]
         self.terminated, self.ended = views["terminated"], views["ended"]
         """1 where the task ended; 1 where the episode did, by its end or by the time limit."""
-        self.episode_return, self.is_idle = views["episode_return"], views["is_idle"]
-        """Return of the episode that just ended, where one did; 1 where an environment is not to step."""
+        self.episode_return = views["episode_return"]
+        """Return of the episode that just ended, where one did."""
 
 
 def board_size(members: int, sizes: Sizes) -> int:
@@ -57,5 +57,4 @@ def _shapes(members: int, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         "terminated": (members,),
         "ended": (members,),
         "episode_return": (members,),
-        "is_idle": (members,),
     }

@@ -107,7 +107,7 @@ def evaluate(words: list[str]) -> None:
     asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
     run = loaded(asked.run)
     evaluator = Evaluator(run.config.task, len(run.config.members), asked.episodes, run.workers)
-    score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes), run.device)
+    score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes))
     evaluator.close()
     run.close()
     table = Table("member", "sampler", "seed", "mean return", "standard deviation", "mean length")

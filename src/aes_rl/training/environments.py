@@ -45,8 +45,7 @@ class Environments:
         shared.unlink()
 
     def reset(self, seeds: Sequence[int]) -> None:
-        """Start a new episode of every environment, with its seed, and let all of them step again."""
-        self.board.is_idle[...] = 0
+        """Start a new episode of every environment, with its seed."""
         if self._group is not None:
             self._group.reset(seeds)
         for worker in self._workers:

@@ -1,14 +1,22 @@
-"""Deterministic test episodes on environments of their own."""
+"""Deterministic test episodes on environments of their own, here or in processes that play while training goes on."""
 
+import os
+import signal
+import traceback
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from aes_rl.agents import AbstractAgent
-from aes_rl.training.environments import Environments
+from aes_rl.training import simulator
+from aes_rl.training.workers import Helper
 
 Array = np.ndarray[Any, Any]
+Layers = list[tuple[Array, Array]]
+"""Weight and bias of every layer of one member's policy."""
 
 
 class Score(NamedTuple):
@@ -20,34 +28,154 @@ class Score(NamedTuple):
     """[P, episodes]."""
 
 
+class Part(NamedTuple):
+    """Some test episodes of one member."""
+
+    member: int
+    episodes: list[int]
+    """Their numbers."""
+    seeds: list[int]
+    layers: Layers
+
+
 class Evaluator:
-    """Test environments that are made once and played again at every evaluation."""
+    """Test environments that are made once and played again at every evaluation.
+
+    A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on who plays it.
+    """
 
     def __init__(self, task: str, members: int, episodes: int, workers: int):
-        """`episodes` of every member side by side, stepped by `workers` processes, or here if there are none."""
+        """`episodes` of every member, played by `workers` processes, or here if there are none."""
         self._shape = (members, episodes)
-        self._environments = Environments(task, [0] * (members * episodes), workers)
+        self._player = Player(task, episodes) if workers == 0 else None
+        self._helpers: list[Helper] = []
+        self._parts: list[list[Part]] = []
+        with _one_thread_each():
+            for number in range(workers):
+                who = f"the test episodes of {task} (process {number})"
+                self._helpers.append(Helper(_serve, (task, episodes), who))
 
-    def play(self, agent: AbstractAgent, seeds: list[list[int]], device: torch.device) -> Score:
-        """The returns of the greedy policy in episodes with given seeds, [P][episodes].
+    def start(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> None:
+        """Begin to play the greedy policy as it is now in episodes with given seeds, [P][episodes]."""
+        layers = agent.policy()
+        members, episodes = self._shape
+        everything = np.arange(members * episodes)
+        self._parts = []
+        for own in np.array_split(everything, max(1, len(self._helpers))):
+            parts = []
+            for member in np.unique(own // episodes):
+                numbers = [int(number) for number in own[own // episodes == member] % episodes]
+                policy = [(weight[member], bias[member]) for weight, bias in layers]
+                parts.append(Part(int(member), numbers, [seeds[member][number] for number in numbers], policy))
+            self._parts.append(parts)
+        for helper, parts in zip(self._helpers, self._parts, strict=False):
+            helper.ask(parts)
 
-        A seed fixes its episode, so a score depends on the parameters and the seeds alone.
-        """
-        environments, board = self._environments, self._environments.board
-        environments.reset([seed for own in seeds for seed in own])
-        returns, lengths = np.zeros(self._shape), np.zeros(self._shape, np.int64)
-        idle = board.is_idle.reshape(self._shape)
-        while not idle.all():
-            observation = torch.tensor(board.observation.reshape(*self._shape, -1), device=device)
-            action = agent.act_greedily(observation).cpu().numpy()
-            environments.send(action.reshape(board.action.shape))
-            environments.receive()
-            running = idle == 0
-            returns += running * board.reward.reshape(self._shape)
-            lengths += running
-            idle[board.ended.reshape(self._shape) > 0] = 1
-        return Score(returns, lengths)
+    def is_done(self) -> bool:
+        """Whether `finish` would not have to wait."""
+        return all(helper.has_answered() for helper in self._helpers)
+
+    def finish(self) -> Score:
+        """The episodes that were started, once all of them have been played."""
+        score = Score(np.zeros(self._shape), np.zeros(self._shape, np.int64))
+        if self._player is not None:
+            answers = [_play(self._player, parts) for parts in self._parts]
+        else:
+            answers = [helper.answer() for helper in self._helpers]
+        for parts, answer in zip(self._parts, answers, strict=True):
+            for part, (returns, lengths) in zip(parts, answer, strict=True):
+                score.returns[part.member, part.episodes] = returns
+                score.lengths[part.member, part.episodes] = lengths
+        return score
+
+    def play(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> Score:
+        """Start, and wait."""
+        self.start(agent, seeds)
+        return self.finish()
 
     def close(self) -> None:
         """End the environments."""
-        self._environments.close()
+        if self._player is not None:
+            self._player.close()
+        for helper in self._helpers:
+            helper.close()
+
+
+class Player:
+    """Plays episodes of one policy side by side in this process."""
+
+    def __init__(self, task: str, most: int):
+        """Up to `most` episodes at once."""
+        self._environments = [simulator.make(task)]
+        self._task, self._most = task, most
+        space: Any = self._environments[0].action_space
+        self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
+
+    def play(self, layers: Layers, seeds: list[int]) -> tuple[list[float], list[int]]:
+        """Returns and lengths of the episodes with given seeds."""
+        while len(self._environments) < len(seeds):
+            self._environments.append(simulator.make(self._task))
+        size, actions = len(layers[0][0]), len(self._half)
+        # Always as many rows: a product's rounding may depend on their number, an episode must not.
+        observation = np.zeros((self._most, size), np.float32)
+        for row, seed in enumerate(seeds):
+            observation[row], _ = self._environments[row].reset(seed=seed)
+        returns, lengths = [0.0] * len(seeds), [0] * len(seeds)
+        running = list(range(len(seeds)))
+        while running:
+            action = greedy(layers, observation, actions)
+            for row in list(running):
+                step = self._environments[row].step(self._middle + self._half * action[row])
+                observation[row], reward, terminated, truncated, _ = step
+                returns[row] += float(reward)
+                lengths[row] += 1
+                if terminated or truncated:
+                    running.remove(row)
+        return returns, lengths
+
+    def close(self) -> None:
+        """Close the environments."""
+        for environment in self._environments:
+            environment.close()
+
+
+def greedy(layers: Layers, observation: Array, actions: int) -> Array:
+    """Deterministic actions in [−1, 1], as `AbstractAgent.policy` describes them."""
+    output = observation
+    for weight, bias in layers[:-1]:
+        output = np.maximum(output @ weight + bias, 0)
+    weight, bias = layers[-1]
+    action: Array = np.tanh((output @ weight + bias)[:, :actions])
+    return action
+
+
+def _play(player: Player, parts: list[Part]) -> list[tuple[list[float], list[int]]]:
+    return [player.play(part.layers, part.seeds) for part in parts]
+
+
+def _serve(pipe: Connection, task: str, episodes: int) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    try:
+        player = Player(task, episodes)
+        while True:
+            pipe.send(("done", _play(player, pipe.recv())))
+    except (EOFError, BrokenPipeError, ConnectionResetError):
+        pass  # the parent is gone or has closed the pipe
+    except Exception:
+        pipe.send(("failed", traceback.format_exc()))
+
+
+@contextmanager
+def _one_thread_each() -> Iterator[None]:
+    """Processes started inside multiply matrices with one thread: there are as many of them as cores."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, "1"))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value

@@ -30,8 +30,6 @@ class Group:
         """Step every environment with its member's action, and reset those whose episode ended."""
         board = self._board
         for position, (member, environment) in enumerate(zip(self._members, self._environments, strict=True)):
-            if board.is_idle[member]:
-                continue
             action = self._middle + self._half * board.action[member]
             observation, reward, terminated, truncated, _ = environment.step(action)
             self._returns[position] += float(reward)

@@ -1,5 +1,6 @@
 """A run from start or checkpoint to its end: evaluation, tables, checkpoints, progress and interruption."""
 
+import os
 import signal
 import time
 from collections.abc import Iterator
@@ -31,6 +32,8 @@ EVALUATION_COLUMNS = (
     "mean_length",
 )
 METRIC_COLUMNS = ("env_step", "update_step", "sampler", "seed", "metric", "value")
+_STEPS_A_LOOK = 100
+"""Environment steps between two looks whether an evaluation has been played."""
 
 
 class Interrupted(Exception):
@@ -57,9 +60,15 @@ class Session:
             "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
         }
         self.scores: dict[tuple[str, int], float] = {}
-        """Mean return of every member's newest evaluation."""
+        """Mean return of every member's newest finished evaluation."""
+        self.scored_step = 0
+        """The environment step of that evaluation."""
         self._returns: list[list[float]] = [[] for _ in config.members]
         self._evaluator: Evaluator | None = None
+        self._evaluating: tuple[int, int] | None = None
+        """Environment and update step of the evaluation under way."""
+        self._plays_beside = self.run.device.type == "cuda"
+        """Whether training goes on meanwhile."""
         self._stop_requested = False
         self._board = _tensorboard(directory) if config.tensorboard else None
 
@@ -80,6 +89,7 @@ class Session:
                 is_last = step.env_step == config.env_steps
                 if step.env_step % config.evaluate_every == 0 or is_last:
                     self._evaluate()
+                self._look_after_evaluation(is_last)
                 if self._stop_requested or is_last or step.env_step % config.checkpoint_every == 0:
                     self.save()
                 yield step
@@ -88,7 +98,8 @@ class Session:
         record.write_manifest(self.directory, config, run.seconds)
 
     def save(self) -> None:
-        """Write a checkpoint."""
+        """Write a checkpoint, with the evaluation that is under way in the table."""
+        self._finish_evaluation()
         checkpoint.save(self.run, self._checkpoints, {name: table.size() for name, table in self._tables.items()})
 
     def mean_scores(self) -> dict[str, float]:
@@ -111,21 +122,43 @@ class Session:
             self._returns[member].append(step.episode_return[member].item())
 
     def _evaluate(self) -> None:
+        """Start to play test episodes; beside a GPU the training goes on meanwhile."""
         run = self.run
         run.replay.check()
+        self._finish_evaluation()
         evaluation = run.env_step // self.config.evaluate_every
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
-            workers = self.config.evaluation_workers
-            if workers is None:
-                is_free = run.workers > 0 and self.config.workers is None  # the training's processes sleep meanwhile
-                workers = workers_for(np.size(seeds)) if is_free else run.workers
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers)
-        score = self._evaluator.play(run.agent, seeds, run.device)
-        self._tables["evaluations"].add(_rows(run, score))
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), self._evaluation_workers(np.size(seeds)))
+        self._evaluator.start(run.agent, seeds)
+        self._evaluating = (run.env_step, run.update_step)
+
+    def _evaluation_workers(self, episodes: int) -> int:
+        run, config = self.run, self.config
+        if config.evaluation_workers is not None:
+            return config.evaluation_workers
+        if run.workers == 0:
+            return 0
+        if self._plays_beside:
+            return max(2, (os.cpu_count() or 1) - run.workers - 2)
+        return workers_for(episodes) if config.workers is None else run.workers
+
+    def _look_after_evaluation(self, is_last: bool) -> None:
+        if self._evaluating is None or self._evaluator is None:
+            return
+        if is_last or not self._plays_beside or (self.run.env_step % _STEPS_A_LOOK == 0 and self._evaluator.is_done()):
+            self._finish_evaluation()
+
+    def _finish_evaluation(self) -> None:
+        if self._evaluating is None or self._evaluator is None:
+            return
+        score = self._evaluator.finish()
+        steps, self._evaluating = self._evaluating, None
+        self._tables["evaluations"].add(_rows(steps, self.config.members, score))
+        self.scored_step = steps[0]
         for member, returns in zip(self.config.members, score.returns, strict=True):
             self.scores[member] = float(returns.mean())
-            self._to_board(member, "evaluation_return", self.scores[member])
+            self._to_board(member, "evaluation_return", self.scores[member], steps[0])
 
     def _log(self, step: Step) -> None:
         self.run.replay.check()
@@ -155,10 +188,10 @@ class Session:
                 self._to_board(member, name, value)
         self._tables["metrics"].add(rows)
 
-    def _to_board(self, member: tuple[str, int], name: str, value: float) -> None:
+    def _to_board(self, member: tuple[str, int], name: str, value: float, env_step: int | None = None) -> None:
         if self._board is not None:
             sampler, seed = member
-            self._board.add_scalar(f"{name}/{sampler}-{seed}", value, self.run.env_step)
+            self._board.add_scalar(f"{name}/{sampler}-{seed}", value, env_step or self.run.env_step)
 
     @contextmanager
     def _listening_for_signals(self) -> Iterator[None]:
@@ -184,11 +217,10 @@ def _numbers(learned: Learned) -> dict[str, list[float]]:
     return {name: values.tolist() for name, values in {**learned.update.losses, **extremes}.items()}
 
 
-def _rows(run: Run, score: Score) -> list[tuple[object, ...]]:
+def _rows(steps: tuple[int, int], members: list[tuple[str, int]], score: Score) -> list[tuple[object, ...]]:
     return [
         (
-            run.env_step,
-            run.update_step,
+            *steps,
             *member,
             float(returns.mean()),
             float(returns.std(ddof=1)) if len(returns) > 1 else 0.0,
@@ -196,7 +228,7 @@ def _rows(run: Run, score: Score) -> list[tuple[object, ...]]:
             float(returns.max()),
             float(lengths.mean()),
         )
-        for member, returns, lengths in zip(run.config.members, score.returns, score.lengths, strict=True)
+        for member, returns, lengths in zip(members, score.returns, score.lengths, strict=True)
     ]
 
 

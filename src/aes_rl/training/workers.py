@@ -24,7 +24,7 @@ Array = np.ndarray[Any, Any]
 _LOOK_FOR = 0.002
 """Seconds to look without a pause; a wait that long means that the other side is busy with something else."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-"""Seconds to sleep between looks after that: an evaluation's processes idle most of the time, and cost nothing then."""
+"""Seconds to sleep between looks after that: while the learner evaluates or saves, its processes cost nothing."""
 _LOOKS_A_CHECK = 200
 """Looks between two checks of the clock and the pipe."""
 
@@ -39,18 +39,15 @@ class Turns:
         self.done: Array = numbers[8::8]
 
 
-class Worker:
-    """A process that steps some members' environments."""
+class Helper:
+    """A process with a pipe: requests one way, answers or a failure the other."""
 
-    def __init__(
-        self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard", turns: Turns | None
-    ):
-        self.task, self.members = task, members
-        self._number, self._turns = number, turns
+    def __init__(self, target: Callable[..., None], arguments: tuple[Any, ...], who: str):
+        """Run `target(pipe, *arguments)`; `who` is what messages call it."""
+        self.who = who
         context = multiprocessing.get_context("spawn")  # a forked child would keep its siblings' pipes open
         self._pipe, theirs = context.Pipe()
-        arguments = (theirs, number, task, members, seeds, board, turns is not None)
-        self._process = context.Process(target=_work, args=arguments, daemon=True)
+        self._process = context.Process(target=target, args=(theirs, *arguments), daemon=True)
         self._process.start()
         theirs.close()
 
@@ -68,8 +65,38 @@ class Worker:
         except (EOFError, OSError) as error:
             raise RuntimeError(self._obituary()) from error
         if kind == "failed":
-            raise RuntimeError(f"an environment of members {self.members} ({self.task}) failed:\n{content}")
+            raise RuntimeError(f"{self.who} failed:\n{content}")
         return content
+
+    def has_answered(self) -> bool:
+        """Whether `answer` would not have to wait."""
+        return self._pipe.poll(0)
+
+    def close(self) -> None:
+        """End the process."""
+        self._pipe.close()
+        self._process.join(timeout=5)
+        if self._process.is_alive():
+            self._process.kill()
+
+    def _obituary(self) -> str:
+        self._process.join(timeout=1)
+        return (
+            f"the process of {self.who} died (exit code {self._process.exitcode}); the last checkpoint is intact, "
+            "resume from it"
+        )
+
+
+class Worker(Helper):
+    """A process that steps some members' environments."""
+
+    def __init__(
+        self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard", turns: Turns | None
+    ):
+        arguments = (number, task, members, seeds, board, turns is not None)
+        super().__init__(_work, arguments, f"the environments of members {members} ({task})")
+        self.members = members
+        self._number, self._turns = number, turns
 
     def ask_step(self) -> None:
         """Let the environments step; with turns, whoever raises the number asks all workers at once."""
@@ -85,20 +112,6 @@ class Worker:
         number = self._number
         while not look_until(lambda: turns.done[number] >= turns.asked[0], self._pipe):
             self.answer()  # a failure, or the end of the pipe
-
-    def close(self) -> None:
-        """End the process."""
-        self._pipe.close()
-        self._process.join(timeout=5)
-        if self._process.is_alive():
-            self._process.kill()
-
-    def _obituary(self) -> str:
-        self._process.join(timeout=1)
-        return (
-            f"the process that steps members {self.members} of {self.task} died (exit code {self._process.exitcode}); "
-            "the last checkpoint is intact, resume from it"
-        )
 
 
 class SharedBoard:
@@ -132,6 +145,7 @@ def look_until(has_come: Callable[[], Any], pipe: Connection) -> bool:
                 return True
         if pipe.poll(0):
             return bool(has_come())
+        os.sched_yield()  # somebody else may have work for this core
     pause = _FIRST_PAUSE
     while not has_come():
         if pipe.poll(pause):

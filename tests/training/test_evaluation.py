@@ -1,0 +1,82 @@
+"""Test episodes: the policy is the agent's, whoever plays them gets the same, and nobody waits in vain."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from aes_rl import engines
+from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.streams import Streams
+from aes_rl.training import Session
+from aes_rl.training.evaluation import Evaluator, greedy
+from tests.training.test_runs import SMALL
+
+AGENTS = {"sac": SAC(hidden=(8, 8)), "ddpg": DDPG(hidden=(8, 8))}
+SEEDS = [[3, 4, 5], [6, 7, 8]]
+
+
+def agent_of(kind):
+    """Two members for InvertedPendulum."""
+    return make_agent(AGENTS[kind], 4, 1, Streams([0, 1], engines.choose("numba", "cpu")))
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_the_policy_is_the_agents(kind) -> None:
+    agent = agent_of(kind)
+    observation = torch.randn(2, 5, 4)
+    expected = agent.act_greedily(observation).numpy()
+    for member in range(2):
+        layers = [(weight[member], bias[member]) for weight, bias in agent.policy()]
+        assert np.allclose(greedy(layers, observation[member].numpy(), 1), expected[member], atol=1e-6)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_score_does_not_depend_on_who_plays(workers) -> None:
+    agent, scores = agent_of("sac"), []
+    for count in (0, workers):
+        evaluator = Evaluator("InvertedPendulum-v5", 2, 3, count)
+        scores += [evaluator.play(agent, SEEDS), evaluator.play(agent, SEEDS)]
+        evaluator.close()
+    for score in scores[1:]:
+        assert np.array_equal(score.returns, scores[0].returns)
+        assert np.array_equal(score.lengths, scores[0].lengths)
+    assert len(set(scores[0].returns.flatten())) > 1
+
+
+def test_a_policy_is_played_as_it_was_at_the_start() -> None:
+    agent = agent_of("sac")
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
+    expected = evaluator.play(agent, SEEDS)
+    evaluator.start(agent, SEEDS)
+    for parameter in agent.trained()["actor"].parameters():
+        parameter += 1
+    assert np.array_equal(evaluator.finish().returns, expected.returns)
+    evaluator.close()
+
+
+def test_training_goes_on_beside_an_evaluation(tmp_path) -> None:
+    """As on a GPU: the same table, byte for byte, as if training had waited."""
+    config = replace(SMALL, evaluation_workers=2)
+    for name, plays_beside in (("waited", False), ("beside", True)):
+        session = Session(config, tmp_path / name)
+        session._plays_beside = plays_beside
+        under_way = [session._evaluating is not None for _ in session.steps()]
+        session.close()
+        assert any(under_way) == plays_beside
+    waited, beside = ((tmp_path / name / "evaluations.csv").read_text() for name in ("waited", "beside"))
+    assert waited == beside
+
+
+def test_a_dead_player_is_told() -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
+    evaluator.play(agent_of("sac"), SEEDS)
+    os.kill(evaluator._helpers[1]._process.pid, signal.SIGKILL)
+    time.sleep(0.5)
+    with pytest.raises(RuntimeError, match=r"test episodes of InvertedPendulum-v5 \(process 1\) died"):
+        evaluator.play(agent_of("sac"), SEEDS)
+    evaluator.close()
