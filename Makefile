@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations learn clean
+.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations learn results clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -66,6 +66,10 @@ bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stag
 learn: .venv/dev ## Train real tasks to a score, here and in the host libraries, and print the tables; hours
 	$(BIN)/python benchmarks/learn_integrations.py
 	$(BIN)/python benchmarks/learn.py
+
+results: .venv/demo ## Rebuild every table and figure of docs/results from results/grid
+	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
+	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.svg docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -74,7 +74,7 @@ def test_files_of_a_report(study) -> None:
     main(["report", str(study), "--window", "3"])
     names = {path.name for path in (study / "report").rglob("*") if path.is_file()}
     figures = {f"{kind}_{agent}" for kind in ("curves", "aggregate", "profiles") for agent in ("ddpg", "sac")}
-    assert names == {"index.html", "measures.csv", "measures.md", "measures.tex"} | {
+    assert names == {"index.html", "measures.csv", "measures.md", "report.md", "verdicts.csv", "measures.tex"} | {
         f"{figure}.{suffix}" for figure in figures for suffix in ("png", "svg", "pdf")
     }
     with (study / "report" / "measures.csv").open() as handle:

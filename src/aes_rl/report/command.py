@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from aes_rl import checks, paper
-from aes_rl.report import analysis, tables
+from aes_rl.report import analysis, tables, verdicts
 from aes_rl.report.load import Results, load
-from aes_rl.report.page import Picture, Section, TableOf, page, picture
+from aes_rl.report.page import Picture, PlainTable, Section, TableOf, markdown, page, picture
 from aes_rl.report.reference import Reference, read_reference
 
 _console = Console() if Console().is_terminal else Console(width=110)  # a log has room for the table
@@ -26,6 +26,8 @@ class Report:
     """Directory of a study, or of a single run."""
     output: Path | None = None
     """Where the report goes; by default report in that directory."""
+    title: str | None = None
+    """The page's title; by default the directory's name."""
     window: int = 10
     """Evaluations in the trailing mean that smooths curves and measures."""
     reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
@@ -59,8 +61,13 @@ def write_report(asked: Report) -> Path:
     shown = [TableOf("The paper's measures, all seeds", made, _NOTE, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
+    judged = verdicts.verdicts(results, asked.window)
+    (output / "verdicts.csv").write_text(verdicts.as_csv(judged))
+    table = PlainTable("Less variance, higher score?", verdicts.HEAD, verdicts.in_cells(judged), _JUDGED)
+    title = asked.title or f"Study {asked.directory.resolve().name}"
     path = output / "index.html"
-    path.write_text(page(f"Study {asked.directory.resolve().name}", results, asked.window, sections, shown))
+    path.write_text(page(title, results, asked.window, sections, shown, table if judged else None))
+    (output / "report.md").write_text(markdown(title, sections, shown, table if judged else None))
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False)
     _console.print(_terminal(made))
@@ -74,6 +81,13 @@ _NOTE = (
     "Learning speed: max score ÷ the step it was reached at; of negative scores it rewards slowness and has no best. "
     "Stability: final ÷ max, for negative scores max ÷ final. Robustness: standard deviation across seeds (ddof 1), "
     "mean over the last 20 % of the steps."
+)
+_JUDGED = (
+    "Each sampler against uniform replay over the seeds both have. Captured: share of the removable gradient variance "
+    "that the sampler removed, mean over the second half of training (lowest to highest seed); by network, of each "
+    "network's own gradient. Ends higher, higher on the way: probability that a run of it beats one of uniform replay, "
+    "by the mean of the last evaluations and by the mean over all of training (95 % bootstrap interval); where the "
+    "interval contains one half, the seeds do not tell the two apart."
 )
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
 

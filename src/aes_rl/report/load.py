@@ -38,6 +38,8 @@ class Results:
     """Wall time and steps a second of every finished population."""
     variance: dict[tuple[str, str, str, int], list[tuple[int, float]]] = field(default_factory=dict)
     """Captured fraction over training, by task, agent, sampler and seed, where it was measured."""
+    variance_by_network: dict[tuple[str, str, str, int, str], list[tuple[int, float]]] = field(default_factory=dict)
+    """The same of every network's own gradient."""
 
     def seeds_of(self, key: Key) -> dict[int, Curve]:
         """The runs of one task, agent and sampler."""
@@ -144,6 +146,12 @@ def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> 
         return
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as handle:
         for row in csv.DictReader(handle):
-            if row["metric"] == "captured_fraction":
-                run = (*cell, str(row["sampler"]), int(row["seed"]))
-                results.variance.setdefault(run, []).append((int(row["env_step"]), float(row["value"])))
+            if not row["metric"].startswith("captured_fraction"):
+                continue
+            run = (*cell, str(row["sampler"]), int(row["seed"]))
+            point = (int(row["env_step"]), float(row["value"]))
+            network = row["metric"].removeprefix("captured_fraction").removeprefix("_")
+            if network:
+                results.variance_by_network.setdefault((*run, network), []).append(point)
+            else:
+                results.variance.setdefault(run, []).append(point)

@@ -9,12 +9,13 @@ import jinja2
 from markupsafe import Markup
 
 from aes_rl.report.load import Results
-from aes_rl.report.tables import COLUMNS, Line
+from aes_rl.report.tables import COLUMNS, Line, as_markdown, markdown_row
 
 
 class Picture(NamedTuple):
     """A figure on the page."""
 
+    name: str
     source: str
     caption: str
 
@@ -46,10 +47,17 @@ class TableOf(NamedTuple):
 
 def picture(path: Path, caption: str) -> Picture:
     """An SVG file as part of the page."""
-    return Picture(f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}", caption)
+    return Picture(path.stem, f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}", caption)
 
 
-def page(title: str, results: Results, window: int, sections: list[Section], tables: list[TableOf]) -> str:
+def page(
+    title: str,
+    results: Results,
+    window: int,
+    sections: list[Section],
+    tables: list[TableOf],
+    verdicts: PlainTable | None,
+) -> str:
     """The HTML."""
     facts = {
         "runs": len(results.curves),
@@ -67,7 +75,23 @@ def page(title: str, results: Results, window: int, sections: list[Section], tab
         tables=tables,
         columns=list(COLUMNS.values()),
         speeds=results.speeds,
+        verdicts=verdicts,
     )
+
+
+def markdown(title: str, sections: list[Section], tables: list[TableOf], verdicts: PlainTable | None) -> str:
+    """The same for a documentation page, figures as files beside it."""
+    parts = [f"# {title}"]
+    for section in sections:
+        parts.append(f"## {section.title}")
+        parts += [f"![{figure.caption}](figures/{figure.name}.png)" for figure in section.figures]
+    for table in tables:
+        parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip(), table.note]
+    if verdicts is not None:
+        head = [markdown_row(verdicts.columns), markdown_row("---" for _ in verdicts.columns)]
+        body = [markdown_row(line) for line in verdicts.lines]
+        parts += [f"## {verdicts.title}", "\n".join(head + body), verdicts.note]
+    return "\n\n".join(parts) + "\n"
 
 
 def experiment_page(title: str, lead: str, sections: list[Section], tables: list[PlainTable]) -> str:

@@ -75,15 +75,16 @@ def as_csv(rows: list[Row]) -> str:
     return text.getvalue()
 
 
-def as_markdown(made: list[Line]) -> str:
+def as_markdown(made: list[Line], has_paper: bool = True) -> str:
     """A table for a page; the paper's values in parentheses, with ≠ where they do not compare."""
     head = ["task", "agent", "sampler", "seeds", *COLUMNS.values()]
-    text = [_joined(head), _joined("---" for _ in head)]
+    text = [markdown_row(head), markdown_row("---" for _ in head)]
     for line in made:
         cells = [
-            f"**{cell.text}**{_beside(cell)}" if cell.is_best else cell.text + _beside(cell) for cell in line.cells
+            (f"**{cell.text}**" if cell.is_best else cell.text) + (_beside(cell) if has_paper else "")
+            for cell in line.cells
         ]
-        text.append(_joined([line.task, line.agent, line.sampler, str(line.seeds), *cells]))
+        text.append(markdown_row([line.task, line.agent, line.sampler, str(line.seeds), *cells]))
     return "\n".join(text) + "\n"
 
 
@@ -125,5 +126,6 @@ def _beside(cell: Cell) -> str:
     return f" ({'' if cell.is_comparable else '≠ '}{cell.paper})" if cell.paper else ""
 
 
-def _joined(cells: Iterable[str]) -> str:
+def markdown_row(cells: Iterable[str]) -> str:
+    """One line of a Markdown table."""
     return "| " + " | ".join(cells) + " |"

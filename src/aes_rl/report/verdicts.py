@@ -1,0 +1,160 @@
+"""Did less variance come with a higher score? Cell by cell, each sampler against uniform replay."""
+
+import csv
+from io import StringIO
+from typing import NamedTuple
+
+import numpy as np
+
+from aes_rl.report.load import Array, Results, common
+from aes_rl.report.measures import smooth
+from aes_rl.report.statistics import Interval, probability_of_improvement, with_interval
+
+BASELINE = "uniform"
+
+
+class Verdict(NamedTuple):
+    """One sampler in one cell, over the seeds that uniform replay has too."""
+
+    task: str
+    agent: str
+    sampler: str
+    seeds: int
+    captured: float
+    """Captured fraction, mean over seeds and over the second half of training; nan where it was not measured."""
+    captured_low: float
+    captured_high: float
+    """The seeds' own means, lowest and highest."""
+    by_network: dict[str, float]
+    final: float
+    """Mean of the last evaluations."""
+    uniform_final: float
+    final_improvement: Interval
+    """Probability that a run of it ends higher than one of uniform replay."""
+    training_improvement: Interval
+    """The same of the mean score over all of training, which varies less."""
+
+    def variance_in_words(self) -> str:
+        """What happened to the variance."""
+        if np.isnan(self.captured):
+            return "not measured"
+        if self.captured_low > 0:
+            return "less on every seed"
+        return "less on average" if self.captured > 0 else "not less"
+
+    def score_in_words(self) -> str:
+        """What happened to the final score, as far as the seeds tell."""
+        return _in_words(self.final_improvement)
+
+    def training_in_words(self) -> str:
+        """What happened to the mean score over training."""
+        return _in_words(self.training_improvement)
+
+
+def verdicts(results: Results, window: int) -> list[Verdict]:
+    """One for every sampler beside uniform replay in every cell."""
+    made = []
+    for task, agent, sampler in results.methods():
+        own, other = results.seeds_of((task, agent, sampler)), results.seeds_of((task, agent, BASELINE))
+        seeds = [seed for seed in own if seed in other]
+        if sampler == BASELINE or not seeds:
+            continue
+        _, scores = common([own[seed] for seed in seeds] + [other[seed] for seed in seeds])
+        if scores.shape[1] == 0:
+            continue
+        ours, theirs = np.split(scores, 2)
+        ends, their_ends = (smooth(side, window)[:, -1:] for side in (ours, theirs))
+        means, their_means = (side.mean(axis=1, keepdims=True) for side in (ours, theirs))
+        cell = (task, agent, sampler)
+        captured = _late(results, cell, seeds, "")
+        networks = {network for *run, _, network in results.variance_by_network if tuple(run) == cell}
+        has_any = len(captured) > 0
+        made.append(
+            Verdict(
+                task, agent, sampler, len(seeds),
+                float(captured.mean()) if has_any else float("nan"),
+                float(captured.min()) if has_any else float("nan"),
+                float(captured.max()) if has_any else float("nan"),
+                {name: float(_late(results, cell, seeds, name).mean()) for name in sorted(networks)},
+                float(ends.mean()),
+                float(their_ends.mean()),
+                with_interval(probability_of_improvement, ends, their_ends),
+                with_interval(probability_of_improvement, means, their_means),
+            )
+        )  # fmt: skip
+    return made
+
+
+HEAD = [
+    "task", "agent", "sampler", "captured", "by network", "variance", "final ÷ uniform's", "ends higher", "final score",
+    "higher on the way", "mean score over training",
+]  # fmt: skip
+
+
+def in_cells(made: list[Verdict]) -> list[list[str]]:
+    """Lines under `HEAD`."""
+    return [
+        [
+            one.task, one.agent, one.sampler, _captured(one), _networks(one), one.variance_in_words(), _ratio(one),
+            _interval(one.final_improvement), one.score_in_words(),
+            _interval(one.training_improvement), one.training_in_words(),
+        ]
+        for one in made
+    ]  # fmt: skip
+
+
+def as_csv(made: list[Verdict]) -> str:
+    """All numbers unrounded."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    networks = sorted({name for one in made for name in one.by_network})
+    writer.writerow(
+        ["task", "agent", "sampler", "seeds", "captured", "captured_low", "captured_high",
+         *(f"captured_{name}" for name in networks), "final", "uniform_final",
+         *(f"{kind}_improvement{end}" for kind in ("final", "training") for end in ("", "_low", "_high"))]
+    )  # fmt: skip
+    for one in made:
+        writer.writerow(
+            [one.task, one.agent, one.sampler, one.seeds, one.captured, one.captured_low, one.captured_high,
+             *(one.by_network.get(name, "") for name in networks), one.final, one.uniform_final,
+             *one.final_improvement, *one.training_improvement]
+        )  # fmt: skip
+    return text.getvalue()
+
+
+def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], network: str) -> Array:
+    """Every seed's mean captured fraction over the second half of training, [seeds]."""
+    means = []
+    for seed in seeds:
+        run = (*cell, seed)
+        points = results.variance_by_network.get((*run, network)) if network else results.variance.get(run)
+        if points:
+            steps, values = np.array(points).T
+            means.append(np.nanmean(values[steps > steps[-1] / 2]))
+    return np.array(means)
+
+
+def _in_words(interval: Interval) -> str:
+    if interval.low > 0.5:
+        return "higher"
+    return "lower" if interval.high < 0.5 else "not told apart"
+
+
+def _captured(one: Verdict) -> str:
+    if np.isnan(one.captured):
+        return "–"
+    return f"{one.captured:.2f} ({one.captured_low:.2f} to {one.captured_high:.2f})"
+
+
+def _networks(one: Verdict) -> str:
+    return ", ".join(f"{name} {value:.2f}" for name, value in one.by_network.items()) or "–"
+
+
+def _ratio(one: Verdict) -> str:
+    if one.uniform_final > 0:
+        return f"{one.final / one.uniform_final:.2f}"
+    return f"{one.final:.2f} : {one.uniform_final:.2f}"
+
+
+def _interval(interval: Interval) -> str:
+    return f"{interval.value:.2f} ({interval.low:.2f} to {interval.high:.2f})"

@@ -1,0 +1,80 @@
+"""Less variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
+
+import csv
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from aes_rl.cli import main
+from aes_rl.report.load import load
+from aes_rl.report.verdicts import verdicts
+from tests.report.conftest import write_run
+
+PROJECT = Path(__file__).parents[2]
+
+
+def write_readings(directory, captured) -> None:
+    with (directory / "metrics.csv").open("w", newline="") as handle:
+        writer = csv.writer(handle)
+        writer.writerow(["env_step", "update_step", "sampler", "seed", "metric", "value"])
+        for (sampler, seed), values in captured.items():
+            for number, value in enumerate(values, 1):
+                writer.writerow([number * 1000, number, sampler, seed, "captured_fraction", value])
+                writer.writerow([number * 1000, number, sampler, seed, "captured_fraction_actor", -value])
+
+
+def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
+    generator, seeds = np.random.default_rng(0), (2, 20, 200, 2000, 20000)
+    shifts = {"uniform": 0, "adaptive": 300, "predictive": -300, "prioritized": 0}
+    scores = {
+        (sampler, seed): 1000 + shift + generator.normal(0, 30, 4)
+        for sampler, shift in shifts.items()
+        for seed in seeds
+    }
+    write_run(tmp_path / "run", scores)
+    captured = {("adaptive", seed): [9.0, 9.0, 0.4, 0.6] for seed in seeds}
+    captured |= {("predictive", seed): [0.0, 0.0, -0.1, 0.1 if seed == 2 else -0.2] for seed in seeds}
+    write_readings(tmp_path / "run", captured)
+    found = {one.sampler: one for one in verdicts(load(tmp_path), window=2)}
+    assert set(found) == {"adaptive", "predictive", "prioritized"}
+    adaptive, predictive, prioritized = (found[name] for name in ("adaptive", "predictive", "prioritized"))
+    assert adaptive.captured == pytest.approx(0.5)
+    assert adaptive.by_network == {"actor": pytest.approx(-0.5)}
+    assert adaptive.variance_in_words() == "less on every seed"
+    assert adaptive.score_in_words() == adaptive.training_in_words() == "higher"
+    assert predictive.variance_in_words() == "not less"
+    assert predictive.score_in_words() == "lower"
+    assert prioritized.variance_in_words() == "not measured"
+    assert prioritized.score_in_words() == "not told apart"
+    means = [np.mean(scores["adaptive", seed][-2:]) for seed in seeds]
+    assert adaptive.final == pytest.approx(np.mean(means))
+
+
+def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
+    """One cell alone gives the lines that stand in the documentation for it."""
+    cell = sorted((PROJECT / "results" / "grid").iterdir())[0]
+    shutil.copytree(cell, tmp_path / "grid" / cell.name)
+    main(["report", str(tmp_path / "grid"), "--output", str(tmp_path / "rebuilt")])
+    for name in ("measures.csv", "verdicts.csv"):
+        rebuilt, published = (read(folder / name) for folder in (tmp_path / "rebuilt", PROJECT / "docs" / "results"))
+        assert rebuilt
+        for key, numbers in rebuilt.items():
+            assert published[key] == numbers, (name, key)
+
+
+def read(path):
+    """Every line by task, agent and sampler, its numbers to nine digits."""
+    with path.open(newline="") as handle:
+        rows = list(csv.DictReader(handle))
+    return {
+        (row.pop("task"), row.pop("agent"), row.pop("sampler")): {k: short(v) for k, v in row.items()} for row in rows
+    }
+
+
+def short(text):
+    try:
+        return f"{float(text):.9g}"
+    except ValueError:
+        return text
