@@ -37,13 +37,16 @@ def main() -> None:
     seconds: dict[str, float] = {}
     for threads, key in ((1, "speedup_vs_sb3_1_thread"), (2, "speedup_vs_sb3_2_threads")):
         torch.set_num_threads(threads)
-        contestants = {"uniform": ours("uniform"), "adaptive": ours("adaptive"), "sb3": peer()}
+        contestants = {name: ours(name) for name in ("uniform", "adaptive", "predictive")} | {"sb3": peer()}
         times = take_turns(contestants, arguments.rounds, arguments.steps)
         figures[key] = median_ratio(times["sb3"], times["uniform"])
         figures[f"adaptive_over_uniform_{threads}"] = median_ratio(times["uniform"], times["adaptive"])
+        figures[f"predictive_over_adaptive_{threads}"] = median_ratio(times["adaptive"], times["predictive"])
         for name, values in times.items():
             seconds[f"{name}, {threads} threads"] = statistics.median(values)
-            print(f"{name:9} {threads} threads: {arguments.steps / statistics.median(values):6.1f} env steps/s")
+            print(f"{name:10} {threads} threads: {arguments.steps / statistics.median(values):6.1f} env steps/s")
+    dearest = min(figures["predictive_over_adaptive_1"], figures["predictive_over_adaptive_2"])
+    print(f"predictive_over_adaptive: {dearest:.2f}")
     result: dict[str, object] = {
         "speedup_vs_sb3_1_thread": figures["speedup_vs_sb3_1_thread"],
         "speedup_vs_sb3_2_threads": figures["speedup_vs_sb3_2_threads"],
@@ -52,6 +55,7 @@ def main() -> None:
     for name, value in result.items():
         print(f"{name}: {value:.2f}")
     result |= {
+        "predictive_over_adaptive": dearest,
         "env_steps_per_s": {name: arguments.steps / value for name, value in seconds.items()},
         "rounds": arguments.rounds,
         "steps_a_round": arguments.steps,
