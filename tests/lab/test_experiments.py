@@ -48,6 +48,15 @@ def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
     assert {"sweep.csv", "sweep.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
+def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:
+    words = ["--samplers", "uniform", "adaptive", "--slots", "400", "600", "--batch-sizes", "8", "32"]
+    main(["lab", "scale", str(tmp_path), "--problems", str(problems), *words])
+    assert "By batch size" in capsys.readouterr().out
+    assert {"scale.csv", "scale.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}
+    with (tmp_path / "scale.csv").open() as file:
+        assert {row["batch_size"] for row in csv.DictReader(file)} == {"8", "16", "32"}
+
+
 @pytest.mark.parametrize(
     ("words", "line"),
     [

@@ -7,6 +7,7 @@ _HELP = """aes-rl lab: what samplers do to the variance of the gradient, and whe
 
   aes-rl lab variance RUN            how much of it each sampler removes in a run's newest checkpoint
   aes-rl lab score SAMPLER …         how much samplers would remove on recorded problems, in seconds
+  aes-rl lab scale                   the same from small buffers and batches to large ones, as a figure
   aes-rl lab sweep                   which of AES's parameters makes it lose, on recorded problems
   aes-rl lab regret                  regret over the number of updates, beside the paper's bounds
   aes-rl lab trajectory              the same on the policy gradient of the theory, with real trajectories
@@ -15,7 +16,8 @@ _HELP = """aes-rl lab: what samplers do to the variance of the gradient, and whe
 Each experiment has --help."""
 
 _EXPERIMENTS = {
-    name: f"aes_rl.experiments.{name}" for name in ("variance", "score", "sweep", "regret", "trajectory", "pack")
+    name: f"aes_rl.experiments.{name}"
+    for name in ("variance", "score", "scale", "sweep", "regret", "trajectory", "pack")
 }
 
 

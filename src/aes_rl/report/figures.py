@@ -24,8 +24,10 @@ _STYLES = {
     "adaptive": ("#009E73", "-."),
     "predictive": ("#CC79A7", (0, (5, 1))),
     "naive": ("#E69F00", ":"),
+    "adaptive:nu=auto": ("#009E73", (0, (1, 1))),
+    "last-value": ("#56B4E9", (0, (3, 1, 1, 1))),
 }
-_SPARE = ("#56B4E9", (0, (1, 1)))
+_SPARE = ("#777777", (0, (1, 1)))
 LOOK: Any = {
     "font.size": 9,
     "axes.spines.top": False,
