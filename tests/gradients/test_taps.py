@@ -196,6 +196,44 @@ def test_an_output_changed_in_place_counts_as_it_was() -> None:
     assert torch.equal(*found)
 
 
+def test_a_view_changed_in_place_counts() -> None:
+    """A linear layer's output is a view where its inputs have three axes."""
+    torch.manual_seed(0)
+    apart = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
+    in_place = nn.Sequential(apart[0], nn.ReLU(inplace=True), apart[2])
+    inputs, found = torch.randn(2, 5, 3), []
+    for network in (apart, in_place):
+        taps = Taps(network)
+        tap = taps.tap((2, 5))
+        with taps.recording(tap):
+            loss = network(inputs).square().mean()
+        loss.backward()
+        taps.remove()
+        found.append(tap.grad)
+    assert torch.equal(*found)
+
+
+def test_half_precision_is_recorded() -> None:
+    network = nn.Linear(3, 1)
+    taps = Taps(network)
+    tap = taps.tap((5,))
+    with taps.recording(tap), torch.autocast("cpu", torch.bfloat16):
+        loss = network(torch.randn(5, 3).bfloat16()).float().square().mean()
+    loss.backward()
+    assert tap.grad.dtype == torch.float32
+    assert (tap.grad > 0).all()
+
+
+def test_a_gradient_of_a_gradient_is_refused() -> None:
+    network = nn.Linear(3, 1)
+    taps = Taps(network)
+    inputs = torch.randn(5, 3, requires_grad=True)
+    with taps.recording(taps.tap((5,))):
+        value = network(inputs).sum()
+    with pytest.raises(RuntimeError, match="create_graph"):
+        torch.autograd.grad(value, inputs, create_graph=True)
+
+
 def test_passes_outside_recording_and_after_remove_count_nothing() -> None:
     network = nn.Linear(2, 1)
     taps = Taps(network)

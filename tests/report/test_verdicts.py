@@ -52,6 +52,17 @@ def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
     assert adaptive.final == pytest.approx(np.mean(means))
 
 
+def test_few_seeds_and_missing_readings(tmp_path) -> None:
+    scores = {(sampler, seed): [base] * 4 for sampler, base in (("uniform", 1.0), ("adaptive", 2.0)) for seed in (1, 2)}
+    write_run(tmp_path / "run", scores)
+    write_readings(tmp_path / "run", {("adaptive", 1): [0.5] * 4, ("adaptive", 2): [float("nan")] * 4})
+    (found,) = verdicts(load(tmp_path), window=1)
+    assert found.score_in_words() == "too few seeds"
+    assert found.variance_in_words() == "less on 1 of 2 seeds, the rest not measured"
+    assert found.captured == 0.5
+    assert found.by_network == {"actor": -0.5}
+
+
 def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
     """One cell alone gives the lines that stand in the documentation for it."""
     cell = sorted((PROJECT / "results" / "grid").iterdir())[0]

@@ -13,7 +13,8 @@ from aes_rl import engines
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.streams import Streams
 from aes_rl.training import Session
-from aes_rl.training.evaluation import Evaluator, greedy
+from aes_rl.training.evaluation import Evaluator
+from aes_rl.training.player import greedy
 from tests.training.test_runs import SMALL
 
 AGENTS = {"sac": SAC(hidden=(8, 8)), "ddpg": DDPG(hidden=(8, 8))}
@@ -70,6 +71,19 @@ def test_training_goes_on_beside_an_evaluation(tmp_path) -> None:
         assert any(under_way) == plays_beside
     waited, beside = ((tmp_path / name / "evaluations.csv").read_text() for name in ("waited", "beside"))
     assert waited == beside
+
+
+def test_a_player_that_cannot_start_says_why() -> None:
+    evaluator = Evaluator("InvertedPendulum-v9", 2, 3, 1)
+    with pytest.raises(RuntimeError, match="unknown task 'InvertedPendulum-v9'"):
+        evaluator.play(agent_of("sac"), SEEDS)
+    evaluator.close()
+
+
+def test_more_players_than_episodes() -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 1, 4)
+    assert evaluator.play(agent_of("sac"), [[3], [6]]).returns.shape == (2, 1)
+    evaluator.close()
 
 
 def test_a_dead_player_is_told() -> None:

@@ -119,7 +119,8 @@ def _draw(results: Sequence[Scored], own: dict[str, int], asked: Scale) -> Figur
             right.plot(asked.batch_sizes, ends, **style)
         left.set_ylabel("captured fraction")
         left.set_title(f"{problem}, batch {batch}")
-        right.set_title(f"{problem}, {max(asked.slots):,} slots")
+        most = max(_most(r, max(asked.slots)) for r in results if r.problem == problem)
+        right.set_title(f"{problem}, {most:,} slots")
         for axis, label in ((left, "live slots"), (right, "batch size")):
             axis.set_xscale("log")
             axis.set_xlabel(label)

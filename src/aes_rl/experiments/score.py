@@ -98,7 +98,14 @@ def find(paths: Sequence[Path]) -> list[Trace]:
             f"no recorded problem in {', '.join(map(str, paths))}; record one with aes-rl train --trace-every and "
             "aes-rl lab pack"
         )
-    return [load(file) for file in files]
+    problems = [load(file) for file in files]
+    names = [problem.name for problem in problems]
+    for name in names:
+        if names.count(name) > 1:
+            raise ValueError(
+                f"{names.count(name)} of the recorded problems are called {name}; give one of them at a time"
+            )
+    return problems
 
 
 def write(results: Sequence[Scored], path: Path) -> None:

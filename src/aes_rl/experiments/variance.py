@@ -31,6 +31,8 @@ class Variance:
 def variance(words: list[str]) -> None:
     """Print a reading of every member."""
     asked = tyro.cli(Variance, prog="aes-rl lab variance", args=words)
+    if asked.drawn_pairs and asked.metric != "euclidean":
+        raise ValueError(f"drawn_pairs compares in the euclidean metric; metric is {asked.metric!r}")
     run = loaded(asked.run)
     batch_size = run.config.agent_config.batch_size
     readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)

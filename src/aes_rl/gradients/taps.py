@@ -126,6 +126,8 @@ class Taps:
             if torch.compiler.is_compiling():
                 tapped: Tensor = _Identity.apply(output, self._tap, inputs, form)  # type: ignore[no-untyped-call]
                 return tapped
+            if output._is_view():  # an operation in place would take it out of the graph, and the hook with it
+                output = output.clone()
             output.register_hook(partial(_pay, self._tap, inputs.detach(), form))  # type: ignore[no-untyped-call]
             return output
 
@@ -134,7 +136,9 @@ class Taps:
 
 def _pay(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Tensor) -> None:
     """Add a layer's share to the tap's gradient: a third of the cost of a call of `_Identity`."""
-    share = form(inputs, gradient.detach())
+    if torch.is_grad_enabled():
+        raise RuntimeError("a recorded pass was differentiated with create_graph; norms need the loss's own backward")
+    share = form(inputs, gradient).to(tap.dtype)
     tap.grad = share if tap.grad is None else tap.grad.add_(share)
 
 

@@ -78,8 +78,8 @@ class Watched:
         del module, arguments
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        # A view of its own: the taps' hooks on the output itself come after this one, and see the weighted gradient.
-        leaving = output.view_as(output)
+        # A tensor of its own: the taps' hooks on the output itself come after this one, and see the weighted gradient.
+        leaving = output.clone()
         weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
         return leaving

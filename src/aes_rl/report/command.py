@@ -58,7 +58,7 @@ def write_report(asked: Report) -> Path:
     (output / "measures.csv").write_text(tables.as_csv(rows))
     (output / "measures.md").write_text(tables.as_markdown(made))
     (output / "measures.tex").write_text(tables.as_latex(made))
-    shown = [TableOf("The paper's measures, all seeds", made, _NOTE, has_paper=True)]
+    shown = [TableOf("The paper's measures, all seeds", made, _MEASURES, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
     judged = verdicts.verdicts(results, asked.window)
@@ -75,12 +75,10 @@ def write_report(asked: Report) -> Path:
     return path
 
 
-_NOTE = (
-    "Best values are shaded. Below ours stand the paper's numbers, struck through where they do not compare (another "
-    "horizon, or a slip in its table: hold the pointer over one). Max score: largest over the last 60 % of the steps. "
-    "Learning speed: max score ÷ the step it was reached at; of negative scores it rewards slowness and has no best. "
-    "Stability: final ÷ max, for negative scores max ÷ final. Robustness: standard deviation across seeds (ddof 1), "
-    "mean over the last 20 % of the steps."
+_MEASURES = (
+    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step it was reached at; of "
+    "negative scores it rewards slowness and has no best. Stability: final ÷ max, for negative scores max ÷ final. "
+    "Robustness: standard deviation across seeds (ddof 1), mean over the last 20 % of the steps."
 )
 _JUDGED = (
     "Each sampler against uniform replay over the seeds both have. Captured: share of the removable gradient variance "

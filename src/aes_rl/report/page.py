@@ -86,7 +86,9 @@ def markdown(title: str, sections: list[Section], tables: list[TableOf], verdict
         parts.append(f"## {section.title}")
         parts += [f"![{figure.caption}](figures/{figure.name}.png)" for figure in section.figures]
     for table in tables:
-        parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip(), table.note]
+        beside = "In parentheses the paper's numbers, with ≠ where they do not compare. " if table.has_paper else ""
+        note = f"Best values are bold. {beside}{table.note}"
+        parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip(), note]
     if verdicts is not None:
         head = [markdown_row(verdicts.columns), markdown_row("---" for _ in verdicts.columns)]
         body = [markdown_row(line) for line in verdicts.lines]

@@ -11,6 +11,8 @@ from aes_rl.report.measures import smooth
 from aes_rl.report.statistics import Interval, probability_of_improvement, with_interval
 
 BASELINE = "uniform"
+_FEWEST_SEEDS = 4
+"""With fewer, even samplers of which one always wins cannot be told apart at the 5 % level."""
 
 
 class Verdict(NamedTuple):
@@ -20,6 +22,8 @@ class Verdict(NamedTuple):
     agent: str
     sampler: str
     seeds: int
+    measured_seeds: int
+    """How many of them have readings of the variance."""
     captured: float
     """Captured fraction, mean over seeds and over the second half of training; nan where it was not measured."""
     captured_low: float
@@ -36,19 +40,21 @@ class Verdict(NamedTuple):
 
     def variance_in_words(self) -> str:
         """What happened to the variance."""
-        if np.isnan(self.captured):
+        if self.measured_seeds == 0:
             return "not measured"
         if self.captured_low > 0:
+            if self.measured_seeds < self.seeds:
+                return f"less on {self.measured_seeds} of {self.seeds} seeds, the rest not measured"
             return "less on every seed"
         return "less on average" if self.captured > 0 else "not less"
 
     def score_in_words(self) -> str:
         """What happened to the final score, as far as the seeds tell."""
-        return _in_words(self.final_improvement)
+        return _in_words(self.final_improvement, self.seeds)
 
     def training_in_words(self) -> str:
         """What happened to the mean score over training."""
-        return _in_words(self.training_improvement)
+        return _in_words(self.training_improvement, self.seeds)
 
 
 def verdicts(results: Results, window: int) -> list[Verdict]:
@@ -68,14 +74,15 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
         cell = (task, agent, sampler)
         captured = _late(results, cell, seeds, "")
         networks = {network for *run, _, network in results.variance_by_network if tuple(run) == cell}
+        by_network = {name: _late(results, cell, seeds, name) for name in sorted(networks)}
         has_any = len(captured) > 0
         made.append(
             Verdict(
-                task, agent, sampler, len(seeds),
+                task, agent, sampler, len(seeds), len(captured),
                 float(captured.mean()) if has_any else float("nan"),
                 float(captured.min()) if has_any else float("nan"),
                 float(captured.max()) if has_any else float("nan"),
-                {name: float(_late(results, cell, seeds, name).mean()) for name in sorted(networks)},
+                {name: float(late.mean()) for name, late in by_network.items() if len(late)},
                 float(ends.mean()),
                 float(their_ends.mean()),
                 with_interval(probability_of_improvement, ends, their_ends),
@@ -127,14 +134,17 @@ def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], networ
     means = []
     for seed in seeds:
         run = (*cell, seed)
-        points = results.variance_by_network.get((*run, network)) if network else results.variance.get(run)
-        if points:
-            steps, values = np.array(points).T
-            means.append(np.nanmean(values[steps > steps[-1] / 2]))
+        readings = results.variance_by_network.get((*run, network)) if network else results.variance.get(run)
+        points = readings or []
+        late = [value for step, value in points if step > points[-1][0] / 2 and value == value]
+        if late:
+            means.append(np.mean(late))
     return np.array(means)
 
 
-def _in_words(interval: Interval) -> str:
+def _in_words(interval: Interval, seeds: int) -> str:
+    if seeds < _FEWEST_SEEDS:
+        return "too few seeds"
     if interval.low > 0.5:
         return "higher"
     return "lower" if interval.high < 0.5 else "not told apart"

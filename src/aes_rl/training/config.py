@@ -99,6 +99,9 @@ class Training:
         for name in ("measure_variance_every", "trace_every"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))
+        for name in ("workers", "evaluation_workers"):
+            if getattr(self, name) is not None:
+                checks.non_negative(name, getattr(self, name))
         for name in self.samplers:
             if name not in TRAINABLE:
                 raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}")

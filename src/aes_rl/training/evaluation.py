@@ -1,22 +1,17 @@
 """Deterministic test episodes on environments of their own, here or in processes that play while training goes on."""
 
 import os
-import signal
-import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from aes_rl.agents import AbstractAgent
-from aes_rl.training import simulator
+from aes_rl.training.player import Part, Player, serve
 from aes_rl.training.workers import Helper
 
 Array = np.ndarray[Any, Any]
-Layers = list[tuple[Array, Array]]
-"""Weight and bias of every layer of one member's policy."""
 
 
 class Score(NamedTuple):
@@ -26,16 +21,6 @@ class Score(NamedTuple):
     """[P, episodes]."""
     lengths: Array
     """[P, episodes]."""
-
-
-class Part(NamedTuple):
-    """Some test episodes of one member."""
-
-    member: int
-    episodes: list[int]
-    """Their numbers."""
-    seeds: list[int]
-    layers: Layers
 
 
 class Evaluator:
@@ -53,7 +38,7 @@ class Evaluator:
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(_serve, (task, episodes), who))
+                self._helpers.append(Helper(serve, (task, episodes), who))
 
     def start(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> None:
         """Begin to play the greedy policy as it is now in episodes with given seeds, [P][episodes]."""
@@ -79,7 +64,7 @@ class Evaluator:
         """The episodes that were started, once all of them have been played."""
         score = Score(np.zeros(self._shape), np.zeros(self._shape, np.int64))
         if self._player is not None:
-            answers = [_play(self._player, parts) for parts in self._parts]
+            answers = [self._player.play_all(parts) for parts in self._parts]
         else:
             answers = [helper.answer() for helper in self._helpers]
         for parts, answer in zip(self._parts, answers, strict=True):
@@ -98,71 +83,9 @@ class Evaluator:
         if self._player is not None:
             self._player.close()
         for helper in self._helpers:
+            helper.hang_up()
+        for helper in self._helpers:
             helper.close()
-
-
-class Player:
-    """Plays episodes of one policy side by side in this process."""
-
-    def __init__(self, task: str, most: int):
-        """Up to `most` episodes at once."""
-        self._environments = [simulator.make(task)]
-        self._task, self._most = task, most
-        space: Any = self._environments[0].action_space
-        self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
-
-    def play(self, layers: Layers, seeds: list[int]) -> tuple[list[float], list[int]]:
-        """Returns and lengths of the episodes with given seeds."""
-        while len(self._environments) < len(seeds):
-            self._environments.append(simulator.make(self._task))
-        size, actions = len(layers[0][0]), len(self._half)
-        # Always as many rows: a product's rounding may depend on their number, an episode must not.
-        observation = np.zeros((self._most, size), np.float32)
-        for row, seed in enumerate(seeds):
-            observation[row], _ = self._environments[row].reset(seed=seed)
-        returns, lengths = [0.0] * len(seeds), [0] * len(seeds)
-        running = list(range(len(seeds)))
-        while running:
-            action = greedy(layers, observation, actions)
-            for row in list(running):
-                step = self._environments[row].step(self._middle + self._half * action[row])
-                observation[row], reward, terminated, truncated, _ = step
-                returns[row] += float(reward)
-                lengths[row] += 1
-                if terminated or truncated:
-                    running.remove(row)
-        return returns, lengths
-
-    def close(self) -> None:
-        """Close the environments."""
-        for environment in self._environments:
-            environment.close()
-
-
-def greedy(layers: Layers, observation: Array, actions: int) -> Array:
-    """Deterministic actions in [−1, 1], as `AbstractAgent.policy` describes them."""
-    output = observation
-    for weight, bias in layers[:-1]:
-        output = np.maximum(output @ weight + bias, 0)
-    weight, bias = layers[-1]
-    action: Array = np.tanh((output @ weight + bias)[:, :actions])
-    return action
-
-
-def _play(player: Player, parts: list[Part]) -> list[tuple[list[float], list[int]]]:
-    return [player.play(part.layers, part.seeds) for part in parts]
-
-
-def _serve(pipe: Connection, task: str, episodes: int) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
-    try:
-        player = Player(task, episodes)
-        while True:
-            pipe.send(("done", _play(player, pipe.recv())))
-    except (EOFError, BrokenPipeError, ConnectionResetError):
-        pass  # the parent is gone or has closed the pipe
-    except Exception:
-        pipe.send(("failed", traceback.format_exc()))
 
 
 @contextmanager

@@ -61,11 +61,18 @@ def check_directory(directory: Path, config: Training) -> None:
 
 
 def _in_use(config: Training) -> Training:
-    """The configuration with other samplers' and the other agent's options at their defaults: they change nothing."""
+    """The configuration less what changes nothing: options of what is not used, and how many processes do the work."""
     used = {name.replace("-", "_") for name in config.samplers}
     options = {name: getattr(config.sampler, name) for name in used}
     sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
-    return replace(config, sampler=replace(SamplerOptions(), **options), sac=sac, ddpg=ddpg)
+    return replace(
+        config,
+        sampler=replace(SamplerOptions(), **options),
+        sac=sac,
+        ddpg=ddpg,
+        workers=None,
+        evaluation_workers=None,
+    )
 
 
 def write_config(directory: Path, config: Training) -> None:

@@ -92,8 +92,11 @@ class Session:
                 self._look_after_evaluation(is_last)
                 if self._stop_requested or is_last or step.env_step % config.checkpoint_every == 0:
                     self.save()
+                was_saved = self._stop_requested
                 yield step
                 if self._stop_requested:
+                    if not was_saved:  # asked while the caller had the step
+                        self.save()
                     raise Interrupted
         record.write_manifest(self.directory, config, run.seconds)
 
@@ -140,7 +143,7 @@ class Session:
         if run.workers == 0:
             return 0
         if self._plays_beside:
-            return max(2, (os.cpu_count() or 1) - run.workers - 2)
+            return min(episodes, max(2, (os.cpu_count() or 1) - run.workers - 2))
         return workers_for(episodes) if config.workers is None else run.workers
 
     def _look_after_evaluation(self, is_last: bool) -> None:

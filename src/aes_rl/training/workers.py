@@ -7,6 +7,7 @@ spare: waiting processes look at a number instead of being woken by the system.
 
 import multiprocessing
 import os
+import signal
 import tempfile
 import time
 import traceback
@@ -56,6 +57,8 @@ class Helper:
         try:
             self._pipe.send(request)
         except (BrokenPipeError, OSError) as error:
+            if self.has_answered():
+                self.answer()  # it says what went wrong
             raise RuntimeError(self._obituary()) from error
 
     def answer(self) -> Any:
@@ -72,9 +75,13 @@ class Helper:
         """Whether `answer` would not have to wait."""
         return self._pipe.poll(0)
 
+    def hang_up(self) -> None:
+        """Let the process end once it has nothing more to do; `close` waits for it."""
+        self._pipe.close()
+
     def close(self) -> None:
         """End the process."""
-        self._pipe.close()
+        self.hang_up()
         self._process.join(timeout=5)
         if self._process.is_alive():
             self._process.kill()
@@ -154,6 +161,11 @@ def look_until(has_come: Callable[[], Any], pipe: Connection) -> bool:
     return True
 
 
+def leave_interrupts_to_the_parent() -> None:
+    """Ctrl-C reaches the whole group: the parent finishes its step and saves, and needs its helpers for that."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def _shared_file() -> str:
     """A file in memory where the system has such a folder, else in the ordinary temporary folder."""
     folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
@@ -165,9 +177,7 @@ def _shared_file() -> str:
 def _work(
     pipe: Connection, number: int, task: str, members: list[int], seeds: list[int], shared: SharedBoard, has_turns: bool
 ) -> None:
-    import signal
-
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+    leave_interrupts_to_the_parent()
     board, turns = shared.board(), shared.turns()
     try:
         group = Group(task, members, seeds, board)
