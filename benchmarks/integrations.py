@@ -18,7 +18,7 @@ import torch
 
 from aes_rl import Adaptive
 
-ROUNDS, STEPS, FILLED = 20, 15, 5000
+ROUNDS, STEPS, FILLED = 80, 10, 5000
 RESULTS = Path(__file__).parent / "results" / "integrations.json"
 Step = Callable[[], None]
 
