@@ -93,8 +93,8 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
 
 
 HEAD = [
-    "task", "agent", "sampler", "captured", "by network", "variance", "final ÷ uniform's", "ends higher", "final score",
-    "higher on the way", "mean score over training",
+    "task", "agent", "sampler", "captured", "by network", "variance", "final ÷ uniform's", "ends higher",
+    "higher on the way",
 ]  # fmt: skip
 
 
@@ -103,8 +103,8 @@ def in_cells(made: list[Verdict]) -> list[list[str]]:
     return [
         [
             one.task, one.agent, one.sampler, _captured(one), _networks(one), one.variance_in_words(), _ratio(one),
-            _interval(one.final_improvement), one.score_in_words(),
-            _interval(one.training_improvement), one.training_in_words(),
+            f"{_interval(one.final_improvement)}: {one.score_in_words()}",
+            f"{_interval(one.training_improvement)}: {one.training_in_words()}",
         ]
         for one in made
     ]  # fmt: skip
