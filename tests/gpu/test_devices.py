@@ -1,11 +1,13 @@
 """The same population on the CPU and on a GPU, and a captured graph against eager execution. Needs an NVIDIA GPU."""
 
+import numpy as np
 import pytest
 import torch
 
 from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.training import Run, Training, capture, train
+from aes_rl.training import Run, Session, Training, capture, train
+from aes_rl.training.player import greedy
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
 
@@ -125,3 +127,37 @@ def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
     captured, eager = states
     for name, value in eager.items():
         assert torch.equal(captured[name], value), name
+
+
+@pytest.mark.parametrize("agent", ["sac", "ddpg"])
+def test_an_evaluation_beside_training_plays_the_policy_of_its_step(agent, tmp_path) -> None:
+    """The same table as if training had waited, and the greedy policy of the GPU."""
+    config = Training(
+        task="InvertedPendulum-v5",
+        agent=agent,
+        samplers=("uniform", "adaptive"),
+        seeds=(0,),
+        env_steps=400,
+        capacity=500,
+        evaluate_every=100,
+        evaluation_episodes=3,
+        evaluation_workers=2,
+        device="cuda",
+        workers=0,
+        sac=SAC(warm_up_steps=50),
+        ddpg=DDPG(warm_up_steps=50),
+    )
+    tables = []
+    for plays_beside in (True, False):
+        session = Session(config, tmp_path / str(plays_beside))
+        session._plays_beside = plays_beside
+        for _ in session.steps():
+            pass
+        agent_now = session.run.agent
+        session.close()
+        tables.append((tmp_path / str(plays_beside) / "evaluations.csv").read_text())
+    assert tables[0] == tables[1]
+    observation = torch.randn(2, 5, 4, device="cuda")
+    layers = [(weight[1], bias[1]) for weight, bias in agent_now.policy()]
+    expected = agent_now.act_greedily(observation)[1].cpu().numpy()
+    assert np.allclose(greedy(layers, observation[1].cpu().numpy(), 1), expected, atol=1e-5)
