@@ -72,6 +72,7 @@ BARS = {
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bars", nargs="*", choices=[[], *BARS], help="which to run; all by default")
+    parser.add_argument("--samplers", nargs="*", choices=SAMPLERS, help="only these of a bar's samplers")
     parser.add_argument("--device", default="cpu", help="where agents and replay live")
     parser.add_argument("--threads", type=int, default=2, help="threads of the learner")
     arguments = parser.parse_args()
@@ -80,6 +81,10 @@ def main() -> None:
     print(f"{'task':22} {'agent':6} {'sampler':12} {'seed':>5} {'best':>8} {'at step':>9} {'bar':>6}")
     for name in arguments.bars or BARS:
         bar = BARS[name]
+        samplers = tuple(s for s in bar.config.samplers if not arguments.samplers or s in arguments.samplers)
+        if not samplers:
+            continue
+        bar = replace(bar, config=replace(bar.config, samplers=samplers))
         for (sampler, seed), (score, step) in best_scores(bar, arguments.device).items():
             verdict = ""
             if seed != "mean":
