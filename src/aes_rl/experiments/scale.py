@@ -9,10 +9,8 @@ import matplotlib as mpl
 import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import track
 
-from aes_rl.experiments.score import SAMPLERS, Scored, find, parse, write
-from aes_rl.lab.score import score_of
+from aes_rl.experiments.score import SAMPLERS, Scored, find, parse, scored, write
 from aes_rl.report.figures import LOOK, save, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
@@ -49,10 +47,7 @@ def scale(words: list[str]) -> None:
         for batch in sorted({*asked.batch_sizes, problem.facts.batch_size})
         for name in configs
     ]
-    results = [
-        Scored(problem.name, batch, name, score_of(configs[name], problem, batch))
-        for problem, batch, name in track(jobs, "simulating", console=Console(stderr=True))
-    ]
+    results = scored(jobs, configs)
     own = {problem.name: problem.facts.batch_size for problem in problems}
     asked.output.mkdir(parents=True, exist_ok=True)
     write(results, asked.output / "scale.csv")

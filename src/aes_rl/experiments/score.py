@@ -70,13 +70,18 @@ def score(words: list[str]) -> None:
     configs = {name: parse(name) for name in asked.samplers}
     problems = find(asked.problems)
     jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in configs]
-    results = [
-        Scored(problem.name, batch, name, score_of(configs[name], problem, batch))
-        for problem, batch, name in track(jobs, "simulating", console=Console(stderr=True))
-    ]
+    results = scored(jobs, configs)
     Console().print(_table(results, asked))
     if asked.output is not None:
         write(results, asked.output)
+
+
+def scored(jobs: Sequence[tuple[Trace, int, str]], configs: dict[str, Any]) -> list[Scored]:
+    """Every problem, batch size and sampler by name, simulated one after the other with a progress bar."""
+    return [
+        Scored(problem.name, batch, name, score_of(configs[name], problem, batch))
+        for problem, batch, name in track(jobs, "simulating", console=Console(stderr=True))
+    ]
 
 
 def parse(text: str) -> Any:

@@ -37,7 +37,7 @@ class Watched:
         self._network = network
         self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
         self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
-        self._handles = [module.register_forward_hook(self._scale) for module in outputs]
+        self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
         self._tap: Tensor | None = None
@@ -74,7 +74,7 @@ class Watched:
         for handle in self._handles:
             handle.remove()
 
-    def _scale(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+    def _watch_output(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
         del module, arguments
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
