@@ -36,7 +36,7 @@ def test_the_policy_is_the_agents(kind) -> None:
         assert np.allclose(greedy(layers, observation[member].numpy(), 1), expected[member], atol=1e-6)
 
 
-@pytest.mark.parametrize("workers", [1, 4])
+@pytest.mark.parametrize("workers", [1, 3, 4])
 def test_a_score_does_not_depend_on_who_plays(workers) -> None:
     agent, scores = agent_of("sac"), []
     for count in (0, workers):

@@ -9,7 +9,7 @@ import numpy as np
 
 from aes_rl.agents import AbstractAgent
 from aes_rl.training.player import Part, Player, serve
-from aes_rl.training.workers import Helper
+from aes_rl.training.workers import Helper, wait_for_answer
 
 Array = np.ndarray[Any, Any]
 
@@ -26,7 +26,8 @@ class Score(NamedTuple):
 class Evaluator:
     """Test environments that are made once and played again at every evaluation.
 
-    A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on who plays it.
+    A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on who plays it. Processes
+    get a member's episodes one after the other, whoever is free: some policies fall at once, others never.
     """
 
     def __init__(self, task: str, members: int, episodes: int, workers: int):
@@ -34,44 +35,41 @@ class Evaluator:
         self._shape = (members, episodes)
         self._player = Player(task, episodes) if workers == 0 else None
         self._helpers: list[Helper] = []
-        self._parts: list[list[Part]] = []
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
                 self._helpers.append(Helper(serve, (task, episodes), who))
+        self._waiting: list[Part] = []
+        self._under_way: dict[Helper, Part] = {}
+        self._score = self._nothing_played()
 
     def start(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> None:
         """Begin to play the greedy policy as it is now in episodes with given seeds, [P][episodes]."""
         layers = agent.policy()
         members, episodes = self._shape
-        everything = np.arange(members * episodes)
-        self._parts = []
-        for own in np.array_split(everything, max(1, len(self._helpers))):
-            parts = []
-            for member in np.unique(own // episodes):
-                numbers = [int(number) for number in own[own // episodes == member] % episodes]
-                policy = [(weight[member], bias[member]) for weight, bias in layers]
-                parts.append(Part(int(member), numbers, [seeds[member][number] for number in numbers], policy))
-            self._parts.append(parts)
-        for helper, parts in zip(self._helpers, self._parts, strict=False):
-            helper.ask(parts)
+        pieces = min(episodes, -(-max(1, len(self._helpers)) // members))
+        self._score = self._nothing_played()
+        for member in range(members):
+            policy = [(weight[member], bias[member]) for weight, bias in layers]
+            for piece in np.array_split(np.arange(episodes), pieces):
+                numbers = [int(number) for number in piece]
+                self._waiting.append(Part(member, numbers, [seeds[member][number] for number in numbers], policy))
+        self._deal()
 
     def is_done(self) -> bool:
-        """Whether `finish` would not have to wait."""
-        return all(helper.has_answered() for helper in self._helpers)
+        """Whether `finish` would not have to wait; who asks often keeps the processes busy."""
+        self._collect()
+        return not self._under_way and not self._waiting
 
     def finish(self) -> Score:
         """The episodes that were started, once all of them have been played."""
-        score = Score(np.zeros(self._shape), np.zeros(self._shape, np.int64))
         if self._player is not None:
-            answers = [self._player.play_all(parts) for parts in self._parts]
-        else:
-            answers = [helper.answer() for helper in self._helpers]
-        for parts, answer in zip(self._parts, answers, strict=True):
-            for part, (returns, lengths) in zip(parts, answer, strict=True):
-                score.returns[part.member, part.episodes] = returns
-                score.lengths[part.member, part.episodes] = lengths
-        return score
+            for part in self._waiting:
+                self._write_down(part, self._player.play(part.layers, part.seeds))
+            self._waiting = []
+        while not self.is_done():
+            wait_for_answer(self._under_way)
+        return self._score
 
     def play(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> Score:
         """Start, and wait."""
@@ -86,6 +84,24 @@ class Evaluator:
             helper.hang_up()
         for helper in self._helpers:
             helper.close()
+
+    def _deal(self) -> None:
+        for helper in self._helpers:
+            if self._waiting and helper not in self._under_way:
+                part = self._waiting.pop(0)
+                helper.ask(part)
+                self._under_way[helper] = part
+
+    def _collect(self) -> None:
+        for helper in [helper for helper in self._under_way if helper.has_answered()]:
+            self._write_down(self._under_way.pop(helper), helper.answer())
+        self._deal()
+
+    def _write_down(self, part: Part, played: tuple[list[float], list[int]]) -> None:
+        self._score.returns[part.member, part.episodes], self._score.lengths[part.member, part.episodes] = played
+
+    def _nothing_played(self) -> Score:
+        return Score(np.zeros(self._shape), np.zeros(self._shape, np.int64))
 
 
 @contextmanager

@@ -56,10 +56,6 @@ class Player:
                     running.remove(row)
         return returns, lengths
 
-    def play_all(self, parts: list[Part]) -> list[tuple[list[float], list[int]]]:
-        """One part after the other."""
-        return [self.play(part.layers, part.seeds) for part in parts]
-
     def close(self) -> None:
         """Close the environments."""
         for environment in self._environments:
@@ -82,7 +78,8 @@ def serve(pipe: Connection, task: str, episodes: int) -> None:
     try:
         player = Player(task, episodes)
         while True:
-            pipe.send(("done", player.play_all(pipe.recv())))
+            part: Part = pipe.recv()
+            pipe.send(("done", player.play(part.layers, part.seeds)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone or has closed the pipe
     except Exception:

@@ -6,12 +6,13 @@ spare: waiting processes look at a number instead of being woken by the system.
 """
 
 import multiprocessing
+import multiprocessing.connection
 import os
 import signal
 import tempfile
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -92,6 +93,11 @@ class Helper:
             f"the process of {self.who} died (exit code {self._process.exitcode}); the last checkpoint is intact, "
             "resume from it"
         )
+
+
+def wait_for_answer(helpers: Iterable[Helper]) -> None:
+    """Sleep until one of them has answered, or died."""
+    multiprocessing.connection.wait([helper._pipe for helper in helpers])
 
 
 class Worker(Helper):
