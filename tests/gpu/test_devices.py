@@ -9,7 +9,11 @@ from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.training import Run, Session, Training, capture, train
 from aes_rl.training.player import greedy
 
-pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"),
+    pytest.mark.filterwarnings("default"),  # torch.compile has some of its own
+]
 
 SAMPLERS = [
     Uniform(),

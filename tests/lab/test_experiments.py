@@ -5,6 +5,8 @@ import csv
 import pytest
 
 from aes_rl.cli import main
+from aes_rl.experiments.score import Score, Scored, averages
+from aes_rl.lab.score import Point
 
 RUN = """--task InvertedPendulum-v5 --samplers uniform --env-steps 700 --capacity 500 --trace-every 100
 --traced-slots 500 --evaluate-every 700 --evaluation-episodes 1 --sac.hidden 8 8 --sac.batch-size 16
@@ -40,6 +42,23 @@ def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> 
         rows = list(csv.DictReader(file))
     assert {row["sampler"] for row in rows} == {"uniform", "adaptive:nu=auto,floor=0.1", "predictive"}
     assert all(abs(float(row["captured_fraction"])) < 1e-3 for row in rows if row["sampler"] == "uniform")
+
+
+def test_averages_are_over_the_problems_that_are_large_enough() -> None:
+    def scored(problem, sampler, captured):
+        points = [Point(live, value, 0.5, {}) for live, value in captured.items()]
+        return Scored(problem, 64, sampler, points)
+
+    results = [
+        scored("small", "uniform", {100: 0.0}),
+        scored("small", "mine", {95: 0.2, 100: 0.4}),
+        scored("large", "uniform", {100: 0.0, 500: 0.0}),
+        scored("large", "mine", {100: 0.5, 300: -0.1, 500: 0.7}),
+    ]
+    asked = Score(samplers=("uniform", "mine"), slots=(100, 500, 900))
+    lines = list(averages(results, ["small", "large"], asked))
+    assert [(name, label) for name, label, _ in lines] == [("mean of 2", "100"), ("mean of 1", "500"), ("all 2", "lowest")]
+    assert [values for _, _, values in lines] == [[0, pytest.approx(0.4)], [0, 0.7], [0, -0.1]]
 
 
 def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:

@@ -130,10 +130,16 @@ def write(results: Sequence[Scored], path: Path) -> None:
 
 def _table(results: list[Scored], asked: Score) -> Table:
     table = Table("problem", "batch", "slots", *asked.samplers, title="captured fraction: 0 is uniform, 1 the oracle")
-    for problem, batch in dict.fromkeys((r.problem, r.batch_size) for r in results):
-        own = [r for r in results if (r.problem, r.batch_size) == (problem, batch)]
-        for label, values in _lines(own, asked.slots):
-            table.add_row(problem, str(batch), label, *(f"{value:.2f}" for value in values))
+    problems = list(dict.fromkeys(result.problem for result in results))
+    for batch in asked.batch_sizes:
+        same = [result for result in results if result.batch_size == batch]
+        for problem in problems:
+            for label, values in _lines([r for r in same if r.problem == problem], asked.slots):
+                table.add_row(problem, str(batch), label, *(f"{value:.2f}" for value in values))
+        if len(problems) > 1:
+            for name, label, values in averages(same, problems, asked):
+                table.add_row(name, str(batch), label, *(f"{value:.2f}" for value in values), style="bold")
+        table.add_section()
     return table
 
 
@@ -143,3 +149,14 @@ def _lines(results: list[Scored], slots: tuple[int, ...]) -> Iterator[tuple[str,
         if not all(np.isnan(values)):
             yield f"{count:,}", values
     yield "lowest", [result.lowest for result in results]
+
+
+def averages(results: list[Scored], problems: list[str], asked: Score) -> Iterator[tuple[str, str, list[float]]]:
+    """Means over the problems that have so many slots, and the lowest value on any."""
+    by_sampler = [[result for result in results if result.sampler == name] for name in asked.samplers]
+    for count in asked.slots:
+        values = np.array([[result.at(count) for result in own] for own in by_sampler])
+        values = values[:, ~np.isnan(values).any(axis=0)]
+        if values.shape[1]:
+            yield f"mean of {values.shape[1]}", f"{count:,}", values.mean(axis=1).tolist()
+    yield f"all {len(problems)}", "lowest", [min(result.lowest for result in own) for own in by_sampler]
