@@ -4,9 +4,11 @@ import csv
 
 import pytest
 
+from aes_rl import Adaptive, Predictive
 from aes_rl.cli import main
-from aes_rl.experiments.score import Score, Scored, averages
+from aes_rl.experiments.score import Score, Scored, averages, parse
 from aes_rl.lab.score import Point
+from aes_rl.lab.trace import Facts
 
 RUN = """--task InvertedPendulum-v5 --samplers uniform --env-steps 700 --capacity 500 --trace-every 100
 --traced-slots 500 --evaluate-every 700 --evaluation-episodes 1 --sac.hidden 8 8 --sac.batch-size 16
@@ -44,6 +46,19 @@ def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> 
     assert all(abs(float(row["captured_fraction"])) < 1e-3 for row in rows if row["sampler"] == "uniform")
 
 
+@pytest.mark.parametrize(
+    ("text", "task", "agent", "expected"),
+    [
+        ("adaptive", "Hopper-v5", "sac", Adaptive(0.2, 1000.0, 0.8, 0.2)),
+        ("adaptive:nu=auto", "Hopper-v5", "ddpg", Adaptive(0.1, "auto", 0.9)),
+        ("adaptive", "Pusher-v5", "sac", Adaptive()),
+        ("predictive:floor=0.3", "Hopper-v5", "sac", Predictive(floor=0.3)),
+    ],
+)
+def test_adaptive_starts_from_the_papers_parameters(text, task, agent, expected) -> None:
+    assert parse(text, Facts(task, agent, 0, 100, 16, 10, 1)) == expected
+
+
 def test_averages_are_over_the_problems_that_are_large_enough() -> None:
     def scored(problem, sampler, captured):
         points = [Point(live, value, 0.5, {}) for live, value in captured.items()]
@@ -57,7 +72,11 @@ def test_averages_are_over_the_problems_that_are_large_enough() -> None:
     ]
     asked = Score(samplers=("uniform", "mine"), slots=(100, 500, 900))
     lines = list(averages(results, ["small", "large"], asked))
-    assert [(name, label) for name, label, _ in lines] == [("mean of 2", "100"), ("mean of 1", "500"), ("all 2", "lowest")]
+    assert [(name, label) for name, label, _ in lines] == [
+        ("mean of 2", "100"),
+        ("mean of 1", "500"),
+        ("all 2", "lowest"),
+    ]
     assert [values for _, _, values in lines] == [[0, pytest.approx(0.4)], [0, 0.7], [0, -0.1]]
 
 

@@ -10,7 +10,7 @@ import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from aes_rl.experiments.score import SAMPLERS, Scored, find, parse, scored, write
+from aes_rl.experiments.score import SAMPLERS, Scored, find, scored, write
 from aes_rl.report.figures import LOOK, save, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
@@ -25,7 +25,8 @@ class Scale:
     output: tyro.conf.Positional[Path] = Path("lab/scale")
     """Folder to write to."""
     samplers: tuple[str, ...] = SAMPLERS
-    """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1."""
+    """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1; adaptive starts from the
+    paper's parameters for the recorded task and agent."""
     problems: tuple[Path, ...] = (Path("problems"),)
     """Recorded problems: files, or folders of them."""
     slots: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
@@ -39,15 +40,14 @@ class Scale:
 def scale(words: list[str]) -> None:
     """Simulate, draw and write."""
     asked = tyro.cli(Scale, prog="aes-rl lab scale", args=words)
-    configs = {name: parse(name) for name in asked.samplers}
     problems = [problem.thinned(asked.thinning) for problem in find(asked.problems)]
     jobs = [
         (problem, batch, name)
         for problem in problems
         for batch in sorted({*asked.batch_sizes, problem.facts.batch_size})
-        for name in configs
+        for name in asked.samplers
     ]
-    results = scored(jobs, configs)
+    results = scored(jobs)
     own = {problem.name: problem.facts.batch_size for problem in problems}
     asked.output.mkdir(parents=True, exist_ok=True)
     write(results, asked.output / "scale.csv")

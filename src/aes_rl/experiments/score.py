@@ -14,9 +14,10 @@ from rich.progress import track
 from rich.table import Table
 
 from aes_rl.lab.score import Point, score_of
-from aes_rl.lab.trace import Trace, load
+from aes_rl.lab.trace import Facts, Trace, load
 from aes_rl.samplers.registry import RULES, configure
 from aes_rl.study.grid import assigned
+from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
@@ -29,7 +30,8 @@ class Score:
     """Print the captured fraction of samplers on recorded problems, by live slots and batch size."""
 
     samplers: tyro.conf.Positional[tuple[str, ...]] = SAMPLERS
-    """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1."""
+    """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1; adaptive starts from the
+    paper's parameters for the recorded task and agent."""
     problems: tuple[Path, ...] = (Path("problems"),)
     """Recorded problems: files, or folders of them. Make one with aes-rl train --trace-every and aes-rl lab pack."""
     batch_sizes: tuple[int, ...] = (256, 64)
@@ -67,27 +69,34 @@ def score(words: list[str]) -> None:
     asked = tyro.cli(Score, prog="aes-rl lab score", args=words)
     if asked.module is not None:
         import_module(asked.module)
-    configs = {name: parse(name) for name in asked.samplers}
     problems = find(asked.problems)
-    jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in configs]
-    results = scored(jobs, configs)
+    jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in asked.samplers]
+    results = scored(jobs)
     Console().print(_table(results, asked))
     if asked.output is not None:
         write(results, asked.output)
 
 
-def scored(jobs: Sequence[tuple[Trace, int, str]], configs: dict[str, Any]) -> list[Scored]:
+def scored(jobs: Sequence[tuple[Trace, int, str]]) -> list[Scored]:
     """Every problem, batch size and sampler by name, simulated one after the other with a progress bar."""
+    configs = [parse(name, problem.facts) for problem, _, name in jobs]
     return [
-        Scored(problem.name, batch, name, score_of(configs[name], problem, batch))
-        for problem, batch, name in track(jobs, "simulating", console=Console(stderr=True))
+        Scored(problem.name, batch, name, score_of(config, problem, batch))
+        for (problem, batch, name), config in track(
+            list(zip(jobs, configs, strict=True)), "simulating", console=Console(stderr=True)
+        )
     ]
 
 
-def parse(text: str) -> Any:
-    """A sampler's configuration from its name and options, such as `adaptive:nu=auto`."""
+def parse(text: str, facts: Facts) -> Any:
+    """A sampler's configuration from its name and options, such as `adaptive:nu=auto`.
+
+    What is not said is the paper's for the recorded task and agent, or else the default.
+    """
     name, _, options = text.partition(":")
     config = configure(name)
+    if name == "adaptive":
+        config = adaptive_of_the_paper(facts.task, facts.agent) or config
     for option in filter(None, options.split(",")):
         config = assigned(config, option)
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:

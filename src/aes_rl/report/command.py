@@ -101,7 +101,10 @@ def _sections(results: Results, window: int, references: list[Reference], direct
         captured = figures.captured_fractions(results, agent)
         if captured is not None:
             path = figures.save(captured, directory, f"captured_{agent}")
-            shown.append(picture(path, "Share of the removable gradient variance that each sampler removes."))
+            caption = (
+                "Share of the removable gradient variance that each sampler removes: median and range of the seeds."
+            )
+            shown.append(picture(path, caption))
         sections.append(Section(f"Learning curves, {agent.upper()}", shown))
     for whole in analysis.aggregates(results, window):
         scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")

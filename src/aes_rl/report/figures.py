@@ -84,7 +84,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
 
 @mpl.rc_context(LOOK)
 def captured_fractions(results: Results, agent: str) -> Figure | None:
-    """How much of the removable gradient variance each sampler removes, over training."""
+    """How much of the removable gradient variance each sampler removes over training, median and range of the seeds."""
     runs = {run: points for run, points in results.variance.items() if run[1] == agent}
     if not runs:
         return None
@@ -93,10 +93,21 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
     shown: dict[str, Any] = {}
     for axis, task in zip(axes, tasks, strict=True):
         for sampler in dict.fromkeys(run[2] for run in runs if run[0] == task):
+            by_step: dict[float, list[float]] = {}
             for run, points in runs.items():
                 if (run[0], run[2]) == (task, sampler):
-                    steps, values = np.array(points).T
-                    (shown[sampler],) = axis.plot(steps, values, linewidth=1, **style_of(sampler))
+                    for step, value in points:
+                        by_step.setdefault(step, []).append(value)
+            steps = sorted(by_step)
+            style = style_of(sampler)
+            (shown[sampler],) = axis.plot(steps, [np.median(by_step[step]) for step in steps], **style)
+            low, high = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
+            axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
+        axis.set_yscale("symlog", linthresh=1, linscale=2)  # what adds variance may add ten times as much
+        axis.set_ylim(top=1.05)
+        below = [tick for tick in (-100, -10, -3, -1) if tick >= axis.get_ylim()[0]]
+        axis.set_yticks([*below, 0, 0.5, 1], [*map(str, below), "0", "0.5", "1"])
+        axis.minorticks_off()
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.axhline(1, color="#999999", linewidth=0.8)
         _label(axis, task, "captured fraction")

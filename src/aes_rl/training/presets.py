@@ -26,10 +26,9 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
     """The starting point of a run: today's defaults, or the paper's for its eight tasks."""
     if name == "default":
         return Training(task=task, agent=agent)
-    short = paper.name_of(task)
-    if short not in _SAC_ADAPTIVE:
+    adaptive = adaptive_of_the_paper(task, agent)
+    if adaptive is None:
         raise ValueError(f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}")
-    adaptive = _SAC_ADAPTIVE[short] if agent == "sac" else Adaptive(0.1, 1000.0, 0.9)
     return Training(
         task=task,
         agent=agent,
@@ -40,3 +39,11 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         ddpg=DDPG(),
         sampler=replace(SamplerOptions(), adaptive=adaptive),
     )
+
+
+def adaptive_of_the_paper(task: str, agent: str) -> Adaptive | None:
+    """AES's parameters for a task and agent, if the paper has some."""
+    short = paper.name_of(task)
+    if short not in _SAC_ADAPTIVE:
+        return None
+    return _SAC_ADAPTIVE[short] if agent == "sac" else Adaptive(0.1, 1000.0, 0.9)
