@@ -4,9 +4,10 @@ import csv
 
 import pytest
 
-from aes_rl import Adaptive, Predictive
+from aes_rl import Adaptive, Predictive, Uniform
 from aes_rl.cli import main
-from aes_rl.experiments.score import Score, Scored, averages, parse
+from aes_rl.experiments.score import Score, Scored, averages, find, parse
+from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts
 
@@ -35,6 +36,8 @@ def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> 
         "16",
         "--output",
         str(tmp_path / "all.csv"),
+        "--workers",
+        "1",
     ]
     main(["lab", "score", "uniform", "adaptive:nu=auto,floor=0.1", "predictive", *words])
     printed = capsys.readouterr().out
@@ -59,6 +62,12 @@ def test_adaptive_starts_from_the_papers_parameters(text, task, agent, expected)
     assert parse(text, Facts(task, agent, 0, 100, 16, 10, 1)) == expected
 
 
+def test_more_processes_simulate_the_same(problems) -> None:
+    (problem,) = find([problems])
+    simulations = [Simulation(config, problem, 16) for config in (Adaptive(), Predictive(), Uniform())]
+    assert simulate(simulations, workers=2) == simulate(simulations, workers=1)
+
+
 def test_averages_are_over_the_problems_that_are_large_enough() -> None:
     def scored(problem, sampler, captured):
         points = [Point(live, value, 0.5, {}) for live, value in captured.items()]
@@ -81,13 +90,13 @@ def test_averages_are_over_the_problems_that_are_large_enough() -> None:
 
 
 def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:
-    main(["lab", "sweep", str(tmp_path), "--problems", str(problems), "--batch-sizes", "16"])
+    main(["lab", "sweep", str(tmp_path), "--problems", str(problems), "--batch-sizes", "16", "--workers", "1"])
     assert "ν = auto" in capsys.readouterr().out
     assert {"sweep.csv", "sweep.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}
 
 
 def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:
-    words = ["--samplers", "uniform", "adaptive", "--slots", "400", "600", "--batch-sizes", "8", "32"]
+    words = ["--samplers", "uniform", "adaptive", "--slots", "400", "600", "--batch-sizes", "8", "32", "--workers", "1"]
     main(["lab", "scale", str(tmp_path), "--problems", str(problems), *words])
     assert "By batch size" in capsys.readouterr().out
     assert {"scale.csv", "scale.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}

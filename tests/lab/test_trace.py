@@ -1,6 +1,7 @@
 """Recorded problems: what is recorded is what the agent says, and samplers score what they must on it."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -111,6 +112,22 @@ def test_uniform_scores_zero_and_the_oracle_one(recorded) -> None:
         best = norms.sqrt() / norms.sqrt().sum()
         assert captured_fraction(norms, best).item() == pytest.approx(1)
         assert 0 < score_of(Uniform(), problem)[-1].oracle_ratio < 1
+
+
+@pytest.mark.parametrize(
+    "path", sorted((Path(__file__).parents[2] / "problems").glob("*.safetensors")), ids=lambda path: path.stem
+)
+def test_the_shipped_problems(path) -> None:
+    """Uniform scores zero at every moment, the oracle one, and there is something to win."""
+    problem = trace.load(path)
+    points = score_of(Uniform(), problem, batch_size=32)
+    assert points[-1].live > 200_000
+    assert all(abs(point.captured_fraction) < 1e-9 for point in points)
+    for moment in range(len(problem.insertions)):
+        norms = expected(problem, moment, problem.errors.shape[-1])
+        norms = norms[norms > 0]
+        assert captured_fraction(norms, norms.sqrt() / norms.sqrt().sum()).item() == pytest.approx(1)
+    assert 0 < points[-1].oracle_ratio < 0.7
 
 
 @pytest.mark.parametrize("config", [LastValue(floor=0.01), Predictive(floor=0.01)])

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from aes_rl.experiments.score import SAMPLERS, Scored, find, scored, write
-from aes_rl.report.figures import LOOK, save, style_of
+from aes_rl.report.figures import LOOK, save, short, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
 _LOWEST_SHOWN = -1.0
@@ -35,6 +35,8 @@ class Scale:
     """Batch sizes to simulate; all of them at the most slots, each record's own at all of them."""
     thinning: int = 1
     """Use every so many-th recorded slot: faster and coarser."""
+    workers: int | None = None
+    """Processes to simulate with; default one a core."""
 
 
 def scale(words: list[str]) -> None:
@@ -47,7 +49,7 @@ def scale(words: list[str]) -> None:
         for batch in sorted({*asked.batch_sizes, problem.facts.batch_size})
         for name in asked.samplers
     ]
-    results = scored(jobs)
+    results = scored(jobs, asked.workers)
     own = {problem.name: problem.facts.batch_size for problem in problems}
     asked.output.mkdir(parents=True, exist_ok=True)
     write(results, asked.output / "scale.csv")
@@ -102,7 +104,7 @@ def _samplers(results: Sequence[Scored]) -> list[str]:
 @mpl.rc_context(LOOK)
 def _draw(results: Sequence[Scored], own: dict[str, int], asked: Scale) -> Figure:
     figure = Figure(figsize=(8, 2.6 * len(own) + 0.5), layout="constrained")
-    axes = figure.subplots(len(own), 2, squeeze=False, sharey=True)
+    axes = figure.subplots(len(own), 2, squeeze=False, sharex="col", sharey=True)
     shown: dict[str, Any] = {}
     for (left, right), (problem, batch) in zip(axes, own.items(), strict=True):
         for sampler in asked.samplers:
@@ -116,12 +118,12 @@ def _draw(results: Sequence[Scored], own: dict[str, int], asked: Scale) -> Figur
         left.set_title(f"{problem}, batch {batch}")
         most = max(_most(r, max(asked.slots)) for r in results if r.problem == problem)
         right.set_title(f"{problem}, {most:,} slots")
-        for axis, label in ((left, "live slots"), (right, "batch size")):
+        for axis, label, ticks in ((left, "live slots", asked.slots), (right, "batch size", asked.batch_sizes)):
             axis.set_xscale("log")
+            axis.set_xticks(ticks, [short(tick) for tick in ticks])
+            axis.minorticks_off()
             axis.set_xlabel(label)
             axis.axhline(0, color="#999999", linewidth=0.8)
-        right.set_xticks(asked.batch_sizes, [str(b) for b in asked.batch_sizes], minor=False)
-        right.minorticks_off()
         left.set_ylim(_LOWEST_SHOWN, 1)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5)
     return figure

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import tyro
 from rich.console import Console
-from rich.progress import track
 from rich.table import Table
 
-from aes_rl.lab.score import Point, score_of
+from aes_rl.experiments.simulations import Simulation, simulate
+from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts, Trace, load
 from aes_rl.samplers.registry import RULES, configure
 from aes_rl.study.grid import assigned
@@ -42,6 +42,8 @@ class Score:
     """A module to import first, which adds a sampler of your own to aes_rl.samplers.registry.RULES."""
     output: Path | None = None
     """Where to write every point, as CSV."""
+    workers: int | None = None
+    """Processes to simulate with; default one a core."""
 
 
 @dataclass(frozen=True)
@@ -71,20 +73,18 @@ def score(words: list[str]) -> None:
         import_module(asked.module)
     problems = find(asked.problems)
     jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in asked.samplers]
-    results = scored(jobs)
+    results = scored(jobs, asked.workers)
     Console().print(_table(results, asked))
     if asked.output is not None:
         write(results, asked.output)
 
 
-def scored(jobs: Sequence[tuple[Trace, int, str]]) -> list[Scored]:
-    """Every problem, batch size and sampler by name, simulated one after the other with a progress bar."""
-    configs = [parse(name, problem.facts) for problem, _, name in jobs]
+def scored(jobs: Sequence[tuple[Trace, int, str]], workers: int | None) -> list[Scored]:
+    """Every problem, batch size and sampler by name, simulated."""
+    simulations = [Simulation(parse(name, problem.facts), problem, batch) for problem, batch, name in jobs]
     return [
-        Scored(problem.name, batch, name, score_of(config, problem, batch))
-        for (problem, batch, name), config in track(
-            list(zip(jobs, configs, strict=True)), "simulating", console=Console(stderr=True)
-        )
+        Scored(problem.name, batch, name, points)
+        for (problem, batch, name), points in zip(jobs, simulate(simulations, workers), strict=True)
     ]
 
 

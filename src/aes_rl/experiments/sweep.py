@@ -9,11 +9,9 @@ import numpy as np
 import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
-from rich.progress import track
 
 from aes_rl.experiments.score import Scored, find, write
-from aes_rl.lab.score import score_of
-from aes_rl.lab.trace import Trace
+from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.report.figures import COLOURS, LOOK, save
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers.adaptive import Adaptive
@@ -42,6 +40,8 @@ class Sweep:
     """Batch sizes to simulate."""
     thinning: int = 1
     """Use every so many-th recorded slot: faster and coarser."""
+    workers: int | None = None
+    """Processes to simulate with; default one a core."""
 
 
 def sweep(words: list[str]) -> None:
@@ -55,7 +55,13 @@ def sweep(words: list[str]) -> None:
         for option, values in _VALUES.items()
         for value in values
     ]
-    results = {_key(*job): _scored(*job) for job in track(jobs, "simulating", console=Console(stderr=True))}
+    simulations = [
+        Simulation(replace(Adaptive(), **{option: value}), problem, batch) for problem, batch, option, value in jobs
+    ]
+    results = {
+        (problem.name, batch, option, value): Scored(problem.name, batch, f"adaptive:{option}={value}", points)
+        for (problem, batch, option, value), points in zip(jobs, simulate(simulations, asked.workers), strict=True)
+    }
     asked.output.mkdir(parents=True, exist_ok=True)
     write(list(results.values()), asked.output / "sweep.csv")
     figure = picture(save(_draw(results), asked.output, "sweep"), "Captured fraction at the end, cut at −3.")
@@ -73,15 +79,6 @@ def last(result: Scored) -> float:
     """The captured fraction over the last tenth of the record."""
     recent = result.points[-max(1, len(result.points) // 10) :]
     return float(np.mean([point.captured_fraction for point in recent]))
-
-
-def _key(problem: Trace, batch: int, option: str, value: Any) -> tuple[str, int, str, Any]:
-    return problem.name, batch, option, value
-
-
-def _scored(problem: Trace, batch: int, option: str, value: Any) -> Scored:
-    config = replace(Adaptive(), **{option: value})
-    return Scored(problem.name, batch, f"adaptive:{option}={value}", score_of(config, problem, batch))
 
 
 @mpl.rc_context(LOOK)

@@ -181,10 +181,11 @@ def _label(axis: Any, task: str, what: str) -> None:
     axis.set_xlabel("environment steps")
     axis.set_ylabel(what)
     axis.xaxis.set_major_locator(MaxNLocator(5))
-    axis.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: _short(steps)))
+    axis.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short(steps)))
 
 
-def _short(steps: float) -> str:
+def short(steps: float) -> str:
+    """A number of steps or slots on an axis, such as 250k."""
     if abs(steps) >= 1e6:
         return f"{steps / 1e6:g}M"
     return f"{steps / 1e3:g}k" if abs(steps) >= 1e3 else f"{steps:g}"
