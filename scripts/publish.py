@@ -1,4 +1,4 @@
-"""Copy a finished run into results/, small enough to commit: python scripts/publish.py RUN results/NAME."""
+"""Copy a run into results/, small enough to commit: python scripts/publish.py RUN results/NAME."""
 
 import csv
 import gzip
@@ -12,7 +12,8 @@ def main(run: Path, target: Path) -> None:
     """Configuration and manifest as they are, tables with five significant digits."""
     target.mkdir(parents=True, exist_ok=True)
     for name in ("config.json", "manifest.json"):
-        shutil.copyfile(run / name, target / name)
+        if (run / name).exists():  # a run that was not finished has no manifest
+            shutil.copyfile(run / name, target / name)
     (target / "evaluations.csv").write_text(_shortened(run / "evaluations.csv"))
     # No time in the archive: published twice, it is the same file.
     (target / "metrics.csv.gz").write_bytes(gzip.compress(_shortened(run / "metrics.csv").encode(), mtime=0))
