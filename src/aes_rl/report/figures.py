@@ -196,6 +196,8 @@ def _intervals(axis: Any, values: dict[str, Any]) -> None:
         colour = style_of(sampler)["color"]
         axis.barh(height, interval.high - interval.low, left=interval.low, height=0.5, color=colour, alpha=0.35)
         axis.plot([interval.value] * 2, [height - 0.25, height + 0.25], color=colour, linewidth=2)
+    axis.use_sticky_edges = False
+    axis.autoscale_view()
     axis.set_yticks(range(len(values)), list(reversed(values)))
     axis.set_ylim(-0.6, len(values) - 0.4)
     axis.grid(visible=False, axis="y")
