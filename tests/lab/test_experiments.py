@@ -10,10 +10,30 @@ from aes_rl.experiments.score import Score, Scored, averages, find, parse
 from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts
+from aes_rl.samplers.registry import RULES
 
 RUN = """--task InvertedPendulum-v5 --samplers uniform --env-steps 700 --capacity 500 --trace-every 100
 --traced-slots 500 --evaluate-every 700 --evaluation-episodes 1 --sac.hidden 8 8 --sac.batch-size 16
 --sac.warm-up-steps 100"""
+
+
+MY_CONFIG = """
+from dataclasses import dataclass
+from aes_rl import Uniform
+
+@dataclass(frozen=True)
+class Mine(Uniform):
+    pass
+"""
+MY_RULE = """
+from my_config import Mine
+from aes_rl.samplers.registry import RULES
+
+class MyRule(RULES["uniform"]):
+    config_type = Mine
+
+RULES["mine"] = MyRule
+"""
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +86,32 @@ def test_more_processes_simulate_the_same(problems) -> None:
     (problem,) = find([problems])
     simulations = [Simulation(config, problem, 16) for config in (Adaptive(), Predictive(), Uniform())]
     assert simulate(simulations, workers=2) == simulate(simulations, workers=1)
+
+
+def test_a_sampler_of_ones_own_in_every_process(problems, tmp_path, capsys, monkeypatch) -> None:
+    """Its configuration in one file, its rule in another."""
+    (tmp_path / "my_config.py").write_text(MY_CONFIG)
+    (tmp_path / "my_rule.py").write_text(MY_RULE)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setenv("COLUMNS", "200")
+    words = [
+        "--module",
+        "my_rule",
+        "--problems",
+        str(problems),
+        "--slots",
+        "500",
+        "--batch-sizes",
+        "16",
+        "--workers",
+        "2",
+    ]
+    try:
+        main(["lab", "score", "mine", "uniform", "mine", *words])
+    finally:
+        RULES.pop("mine", None)
+    assert capsys.readouterr().out.count("mine") == 1
 
 
 def test_averages_are_over_the_problems_that_are_large_enough() -> None:

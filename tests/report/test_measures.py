@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.stats
 
 from aes_rl.report import statistics
 from aes_rl.report.measures import Measures, best_of, measure, smooth
@@ -80,3 +81,20 @@ def test_bootstrap_keeps_tasks_apart() -> None:
     scores = np.tile([0.0, 5.0, 100.0], (4, 1))
     low, high = statistics.bootstrap(statistics.interquartile_mean, scores, repetitions=50)
     assert low == high == statistics.interquartile_mean(scores)
+
+
+def test_permutations_of_five_and_five_are_counted() -> None:
+    low, high = np.arange(5.0), np.arange(5.0) + 10
+    assert statistics.permutation_test(high, low) == statistics.permutation_test(low, high) == 2 / 252
+    assert statistics.permutation_test(np.ones(5), np.ones(5)) == 1
+    one, other = np.random.default_rng(0).normal(size=(2, 5))
+    expected = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
+    assert statistics.permutation_test(one, other) == pytest.approx(expected)
+
+
+def test_many_permutations_are_drawn() -> None:
+    generator = np.random.default_rng(1)
+    one, other = generator.normal(0.7, 1, 20), generator.normal(0, 1, 20)
+    expected = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
+    assert 0.005 < expected < 0.5
+    assert statistics.permutation_test(one, other) == pytest.approx(expected, abs=0.01)

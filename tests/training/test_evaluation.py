@@ -86,6 +86,32 @@ def test_more_players_than_episodes() -> None:
     evaluator.close()
 
 
+def test_a_slow_player_holds_up_only_what_it_plays() -> None:
+    agent = agent_of("sac")
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
+    expected = evaluator.play(agent, SEEDS)
+    slow = evaluator._helpers[1]._process.pid
+    os.kill(slow, signal.SIGSTOP)
+    evaluator.start(agent, SEEDS)
+    for _ in range(200):
+        assert not evaluator.is_done()
+        time.sleep(0.05)
+        if len(evaluator._under_way) == 1 and not evaluator._waiting:
+            break
+    assert list(evaluator._under_way) == [evaluator._helpers[1]]
+    os.kill(slow, signal.SIGCONT)
+    assert np.array_equal(evaluator.finish().returns, expected.returns)
+    evaluator.close()
+
+
+def test_without_processes_an_evaluation_beside_training_is_written_soon(tmp_path) -> None:
+    session = Session(replace(SMALL, evaluation_workers=0, evaluate_every=130, checkpoint_every=1000), tmp_path)
+    session._plays_beside = True
+    scored = {step.env_step: session.scored_step for step in session.steps()}
+    session.close()
+    assert (scored[129], scored[200], scored[260]) == (0, 130, 260)
+
+
 def test_a_dead_player_is_told() -> None:
     evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
     evaluator.play(agent_of("sac"), SEEDS)

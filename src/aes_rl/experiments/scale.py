@@ -1,7 +1,7 @@
 """`aes-rl lab scale`: captured fraction against the number of live slots and against the batch size."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from aes_rl.experiments.score import SAMPLERS, Scored, find, scored, write
+from aes_rl.experiments.score import SAMPLERS, Scored, find, once, scored, write
 from aes_rl.report.figures import LOOK, save, short, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
@@ -29,7 +29,7 @@ class Scale:
     paper's parameters for the recorded task and agent."""
     problems: tuple[Path, ...] = (Path("problems"),)
     """Recorded problems: files, or folders of them."""
-    slots: tuple[int, ...] = (10_000, 30_000, 100_000, 300_000, 1_000_000)
+    slots: tuple[int, ...] = (120_000, 200_000, 400_000, 700_000, 1_000_000)
     """Live slots at which to look."""
     batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512, 1024)
     """Batch sizes to simulate; all of them at the most slots, each record's own at all of them."""
@@ -42,6 +42,7 @@ class Scale:
 def scale(words: list[str]) -> None:
     """Simulate, draw and write."""
     asked = tyro.cli(Scale, prog="aes-rl lab scale", args=words)
+    asked = replace(asked, samplers=once(asked.samplers))
     problems = [problem.thinned(asked.thinning) for problem in find(asked.problems)]
     jobs = [
         (problem, batch, name)
@@ -118,12 +119,14 @@ def _draw(results: Sequence[Scored], own: dict[str, int], asked: Scale) -> Figur
         left.set_title(f"{problem}, batch {batch}")
         most = max(_most(r, max(asked.slots)) for r in results if r.problem == problem)
         right.set_title(f"{problem}, {most:,} slots")
-        for axis, label, ticks in ((left, "live slots", asked.slots), (right, "batch size", asked.batch_sizes)):
+        for axis, label in ((left, "live slots"), (right, "batch size")):
             axis.set_xscale("log")
-            axis.set_xticks(ticks, [short(tick) for tick in ticks])
-            axis.minorticks_off()
             axis.set_xlabel(label)
             axis.axhline(0, color="#999999", linewidth=0.8)
+        left.set_xticks(asked.slots, [short(count) for count in asked.slots])
+        right.set_xticks(asked.batch_sizes, [str(size) for size in asked.batch_sizes])
+        left.minorticks_off()
+        right.minorticks_off()
         left.set_ylim(_LOWEST_SHOWN, 1)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=5)
     return figure

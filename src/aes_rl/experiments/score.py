@@ -1,11 +1,11 @@
 """`aes-rl lab score`: samplers simulated on recorded problems."""
 
 import csv
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import tyro
@@ -20,6 +20,7 @@ from aes_rl.study.grid import assigned
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
+T = TypeVar("T")
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
 WITHIN = 0.1
 """A score at n slots is the mean over the moments with at most a tenth fewer."""
@@ -36,7 +37,7 @@ class Score:
     """Recorded problems: files, or folders of them. Make one with aes-rl train --trace-every and aes-rl lab pack."""
     batch_sizes: tuple[int, ...] = (256, 64)
     """Batch sizes to simulate."""
-    slots: tuple[int, ...] = (100_000, 300_000, 1_000_000)
+    slots: tuple[int, ...] = (200_000, 300_000, 1_000_000)
     """Live slots at which to look."""
     module: str | None = None
     """A module to import first, which adds a sampler of your own to aes_rl.samplers.registry.RULES."""
@@ -69,22 +70,23 @@ class Scored:
 def score(words: list[str]) -> None:
     """Print the table."""
     asked = tyro.cli(Score, prog="aes-rl lab score", args=words)
+    asked = replace(asked, samplers=once(asked.samplers), batch_sizes=once(asked.batch_sizes))
     if asked.module is not None:
         import_module(asked.module)
     problems = find(asked.problems)
     jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in asked.samplers]
-    results = scored(jobs, asked.workers)
+    results = scored(jobs, asked.workers, asked.module)
     Console().print(_table(results, asked))
     if asked.output is not None:
         write(results, asked.output)
 
 
-def scored(jobs: Sequence[tuple[Trace, int, str]], workers: int | None) -> list[Scored]:
+def scored(jobs: Sequence[tuple[Trace, int, str]], workers: int | None, module: str | None = None) -> list[Scored]:
     """Every problem, batch size and sampler by name, simulated."""
     simulations = [Simulation(parse(name, problem.facts), problem, batch) for problem, batch, name in jobs]
     return [
         Scored(problem.name, batch, name, points)
-        for (problem, batch, name), points in zip(jobs, simulate(simulations, workers), strict=True)
+        for (problem, batch, name), points in zip(jobs, simulate(simulations, workers, module), strict=True)
     ]
 
 
@@ -102,6 +104,11 @@ def parse(text: str, facts: Facts) -> Any:
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
         raise ValueError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
     return config
+
+
+def once(values: Iterable[T]) -> tuple[T, ...]:
+    """Every value once, in order."""
+    return tuple(dict.fromkeys(values))
 
 
 def find(paths: Sequence[Path]) -> list[Trace]:

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
+from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
@@ -23,10 +24,12 @@ class Simulation(NamedTuple):
     batch_size: int
 
 
-def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> list[list[Point]]:
+def simulate(
+    simulations: Sequence[Simulation], workers: int | None = None, module: str | None = None
+) -> list[list[Point]]:
     """Captured fractions in every simulation, with a progress bar; by default with one process a core.
 
-    The numbers do not depend on how many processes there are.
+    The numbers do not depend on how many processes there are. `module` is imported in each, for samplers that it adds.
     """
     if workers is not None:
         checks.count("workers", workers)
@@ -35,12 +38,18 @@ def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> l
     if count <= 1:
         return [_points(simulation) for simulation in track(simulations, "simulating", console=console)]
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=torch.set_num_threads, initargs=(1,))
+    pool = ProcessPoolExecutor(count, context, initializer=_prepare, initargs=(module,))
     try:
         under_way = pool.map(_points, simulations)
         return list(track(under_way, "simulating", total=len(simulations), console=console))
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _prepare(module: str | None) -> None:
+    torch.set_num_threads(1)
+    if module is not None:
+        import_module(module)
 
 
 def _points(simulation: Simulation) -> list[Point]:

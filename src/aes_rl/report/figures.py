@@ -97,7 +97,8 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
             for run, points in runs.items():
                 if (run[0], run[2]) == (task, sampler):
                     for step, value in points:
-                        by_step.setdefault(step, []).append(value)
+                        if value == value:  # nan where there is nothing to win
+                            by_step.setdefault(step, []).append(value)
             steps = sorted(by_step)
             style = style_of(sampler)
             (shown[sampler],) = axis.plot(steps, [np.median(by_step[step]) for step in steps], **style)

@@ -8,11 +8,12 @@ import numpy as np
 
 from aes_rl.report.load import Array, Results, common
 from aes_rl.report.measures import smooth
-from aes_rl.report.statistics import Interval, probability_of_improvement, with_interval
+from aes_rl.report.statistics import Interval, permutation_test, probability_of_improvement, with_interval
 
 BASELINE = "uniform"
+_LEVEL = 0.05
 _FEWEST_SEEDS = 4
-"""With fewer, even samplers of which one always wins cannot be told apart at the 5 % level."""
+"""With fewer, even samplers of which one always wins cannot be told apart at that level."""
 
 
 class Verdict(NamedTuple):
@@ -37,6 +38,9 @@ class Verdict(NamedTuple):
     """Probability that a run of it ends higher than one of uniform replay."""
     training_improvement: Interval
     """The same of the mean score over all of training, which varies less."""
+    final_p: float
+    training_p: float
+    """How often chance would tell the two that far apart or farther."""
 
     def variance_in_words(self) -> str:
         """What happened to the variance."""
@@ -50,11 +54,11 @@ class Verdict(NamedTuple):
 
     def score_in_words(self) -> str:
         """What happened to the final score, as far as the seeds tell."""
-        return _in_words(self.final_improvement, self.seeds)
+        return _in_words(self.final_improvement, self.final_p, self.seeds)
 
     def training_in_words(self) -> str:
         """What happened to the mean score over training."""
-        return _in_words(self.training_improvement, self.seeds)
+        return _in_words(self.training_improvement, self.training_p, self.seeds)
 
 
 def verdicts(results: Results, window: int) -> list[Verdict]:
@@ -87,6 +91,8 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
                 float(their_ends.mean()),
                 with_interval(probability_of_improvement, ends, their_ends),
                 with_interval(probability_of_improvement, means, their_means),
+                permutation_test(ends[:, 0], their_ends[:, 0]),
+                permutation_test(means[:, 0], their_means[:, 0]),
             )
         )  # fmt: skip
     return made
@@ -103,8 +109,8 @@ def in_cells(made: list[Verdict]) -> list[list[str]]:
     return [
         [
             one.task, one.agent, one.sampler, _captured(one), _networks(one), one.variance_in_words(), _ratio(one),
-            f"{_interval(one.final_improvement)}: {one.score_in_words()}",
-            f"{_interval(one.training_improvement)}: {one.training_in_words()}",
+            f"{_interval(one.final_improvement)}, p {one.final_p:.2f}: {one.score_in_words()}",
+            f"{_interval(one.training_improvement)}, p {one.training_p:.2f}: {one.training_in_words()}",
         ]
         for one in made
     ]  # fmt: skip
@@ -118,13 +124,14 @@ def as_csv(made: list[Verdict]) -> str:
     writer.writerow(
         ["task", "agent", "sampler", "seeds", "captured", "captured_low", "captured_high",
          *(f"captured_{name}" for name in networks), "final", "uniform_final",
-         *(f"{kind}_improvement{end}" for kind in ("final", "training") for end in ("", "_low", "_high"))]
+         *(f"{kind}_improvement{end}" for kind in ("final", "training") for end in ("", "_low", "_high")),
+         "final_p", "training_p"]
     )  # fmt: skip
     for one in made:
         writer.writerow(
             [one.task, one.agent, one.sampler, one.seeds, one.captured, one.captured_low, one.captured_high,
              *(one.by_network.get(name, "") for name in networks), one.final, one.uniform_final,
-             *one.final_improvement, *one.training_improvement]
+             *one.final_improvement, *one.training_improvement, one.final_p, one.training_p]
         )  # fmt: skip
     return text.getvalue()
 
@@ -142,12 +149,12 @@ def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], networ
     return np.array(means)
 
 
-def _in_words(interval: Interval, seeds: int) -> str:
+def _in_words(improvement: Interval, p: float, seeds: int) -> str:
     if seeds < _FEWEST_SEEDS:
         return "too few seeds"
-    if interval.low > 0.5:
-        return "higher"
-    return "lower" if interval.high < 0.5 else "not told apart"
+    if p > _LEVEL:
+        return "not told apart"
+    return "higher" if improvement.value > 0.5 else "lower"
 
 
 def _captured(one: Verdict) -> str:

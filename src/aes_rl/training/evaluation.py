@@ -14,6 +14,10 @@ from aes_rl.training.workers import Helper, wait_for_answer
 Array = np.ndarray[Any, Any]
 
 
+_PARTS_A_PROCESS = 4
+"""At least; fewer leave processes idle while the last one plays, more play few episodes side by side."""
+
+
 class Score(NamedTuple):
     """Test episodes of every member."""
 
@@ -27,7 +31,7 @@ class Evaluator:
     """Test environments that are made once and played again at every evaluation.
 
     A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on who plays it. Processes
-    get a member's episodes one after the other, whoever is free: some policies fall at once, others never.
+    get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
     def __init__(self, task: str, members: int, episodes: int, workers: int):
@@ -47,7 +51,7 @@ class Evaluator:
         """Begin to play the greedy policy as it is now in episodes with given seeds, [P][episodes]."""
         layers = agent.policy()
         members, episodes = self._shape
-        pieces = min(episodes, -(-max(1, len(self._helpers)) // members))
+        pieces = min(episodes, max(1, -(-_PARTS_A_PROCESS * len(self._helpers) // members)))
         self._score = self._nothing_played()
         for member in range(members):
             policy = [(weight[member], bias[member]) for weight, bias in layers]
@@ -57,9 +61,9 @@ class Evaluator:
         self._deal()
 
     def is_done(self) -> bool:
-        """Whether `finish` would not have to wait; who asks often keeps the processes busy."""
+        """Whether `finish` would not have to wait for processes; who asks often keeps them busy."""
         self._collect()
-        return not self._under_way and not self._waiting
+        return self._player is not None or not (self._under_way or self._waiting)
 
     def finish(self) -> Score:
         """The episodes that were started, once all of them have been played."""
