@@ -47,18 +47,7 @@ def problems(tmp_path_factory):
 
 def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    words = [
-        "--problems",
-        str(problems),
-        "--slots",
-        "500",
-        "--batch-sizes",
-        "16",
-        "--output",
-        str(tmp_path / "all.csv"),
-        "--workers",
-        "1",
-    ]
+    words = f"--problems {problems} --slots 500 --batch-sizes 16 --output {tmp_path / 'all.csv'} --workers 1".split()
     main(["lab", "score", "uniform", "adaptive:nu=auto,floor=0.1", "predictive", *words])
     printed = capsys.readouterr().out
     assert "adaptive:nu=auto,floor=0.1" in printed
@@ -95,18 +84,7 @@ def test_a_sampler_of_ones_own_in_every_process(problems, tmp_path, capsys, monk
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setenv("COLUMNS", "200")
-    words = [
-        "--module",
-        "my_rule",
-        "--problems",
-        str(problems),
-        "--slots",
-        "500",
-        "--batch-sizes",
-        "16",
-        "--workers",
-        "2",
-    ]
+    words = f"--module my_rule --problems {problems} --slots 500 --batch-sizes 16 --workers 2".split()
     try:
         main(["lab", "score", "mine", "uniform", "mine", *words])
     finally:

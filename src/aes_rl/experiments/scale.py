@@ -122,6 +122,7 @@ def _draw(results: Sequence[Scored], own: dict[str, int], asked: Scale) -> Figur
         for axis, label in ((left, "live slots"), (right, "batch size")):
             axis.set_xscale("log")
             axis.set_xlabel(label)
+            axis.label_outer()
             axis.axhline(0, color="#999999", linewidth=0.8)
         left.set_xticks(asked.slots, [short(count) for count in asked.slots])
         right.set_xticks(asked.batch_sizes, [str(size) for size in asked.batch_sizes])
