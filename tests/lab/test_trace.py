@@ -116,12 +116,12 @@ def test_uniform_scores_zero_and_the_oracle_one(recorded) -> None:
 
 
 SHIPPED = {
-    "halfcheetah-ddpg": ("HalfCheetah-v5", "ddpg", 1_000_000),
-    "halfcheetah-sac": ("HalfCheetah-v5", "sac", 1_000_000),
-    "hopper-ddpg": ("Hopper-v5", "ddpg", 1_000_000),
-    "hopper-sac": ("Hopper-v5", "sac", 1_000_000),
-    "invertedpendulum-sac": ("InvertedPendulum-v5", "sac", 300_000),
-    "walker2d-sac": ("Walker2d-v5", "sac", 416_000),
+    "halfcheetah-ddpg": ("HalfCheetah-v5", "ddpg", 512, 1_000_000),
+    "halfcheetah-sac": ("HalfCheetah-v5", "sac", 512, 1_000_000),
+    "hopper-ddpg": ("Hopper-v5", "ddpg", 128, 1_000_000),
+    "hopper-sac": ("Hopper-v5", "sac", 512, 1_000_000),
+    "invertedpendulum-sac": ("InvertedPendulum-v5", "sac", 512, 300_000),
+    "walker2d-sac": ("Walker2d-v5", "sac", 512, 416_000),
 }
 
 
@@ -133,15 +133,15 @@ def test_no_shipped_problem_is_forgotten() -> None:
 def test_the_shipped_problems(name) -> None:
     """They are what they are called; uniform scores zero, the oracle one; what was seen last is worth something."""
     problem = trace.load(PROBLEMS / f"{name}.safetensors")
-    task, agent, steps = SHIPPED[name]
-    assert (problem.facts.task, problem.facts.agent, problem.facts.thinning) == (task, agent, 512)
+    task, agent, thinning, steps = SHIPPED[name]
+    assert (problem.facts.task, problem.facts.agent, problem.facts.thinning) == (task, agent, thinning)
     assert steps - 16_000 < problem.insertions[-1] <= steps
     points = score_of(Uniform(), problem, batch_size=32)
     assert all(abs(point.captured_fraction) < 1e-9 for point in points)
     for moment in range(len(problem.insertions)):
         norms = expected(problem, moment, problem.errors.shape[-1])
         norms = norms[norms > 0]
-        assert len(norms) > 0.99 * problem.insertions[moment] / 512
+        assert len(norms) > 0.99 * problem.insertions[moment] / thinning
         assert captured_fraction(norms, norms.sqrt() / norms.sqrt().sum()).item() == pytest.approx(1)
     learned = score_of(Predictive(), problem, batch_size=256)
     assert np.mean([point.captured_fraction for point in learned[len(learned) // 2 :]]) > 0.6
