@@ -104,7 +104,7 @@ def test_averages_are_over_the_problems_that_are_large_enough() -> None:
         scored("large", "mine", {100: 0.5, 300: -0.1, 500: 0.7}),
     ]
     asked = Score(samplers=("uniform", "mine"), slots=(100, 500, 900))
-    lines = list(averages(results, ["small", "large"], asked))
+    lines = list(averages(results, asked))
     assert [(name, label) for name, label, _ in lines] == [
         ("mean of 2", "100"),
         ("mean of 1", "500"),

@@ -99,7 +99,7 @@ def _most(result: Scored, slots: int) -> int:
 
 
 def _samplers(results: Sequence[Scored]) -> list[str]:
-    return list(dict.fromkeys(result.sampler for result in results))
+    return list(once(result.sampler for result in results))
 
 
 @mpl.rc_context(LOOK)

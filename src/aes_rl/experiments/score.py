@@ -146,14 +146,14 @@ def write(results: Sequence[Scored], path: Path) -> None:
 
 def _table(results: list[Scored], asked: Score) -> Table:
     table = Table("problem", "batch", "slots", *asked.samplers, title="captured fraction: 0 is uniform, 1 the oracle")
-    problems = list(dict.fromkeys(result.problem for result in results))
+    problems = once(result.problem for result in results)
     for batch in asked.batch_sizes:
         same = [result for result in results if result.batch_size == batch]
         for problem in problems:
             for label, values in _lines([r for r in same if r.problem == problem], asked.slots):
                 table.add_row(problem, str(batch), label, *(f"{value:.2f}" for value in values))
         if len(problems) > 1:
-            for name, label, values in averages(same, problems, asked):
+            for name, label, values in averages(same, asked):
                 table.add_row(name, str(batch), label, *(f"{value:.2f}" for value in values), style="bold")
         table.add_section()
     return table
@@ -167,7 +167,7 @@ def _lines(results: list[Scored], slots: tuple[int, ...]) -> Iterator[tuple[str,
     yield "lowest", [result.lowest for result in results]
 
 
-def averages(results: list[Scored], problems: list[str], asked: Score) -> Iterator[tuple[str, str, list[float]]]:
+def averages(results: list[Scored], asked: Score) -> Iterator[tuple[str, str, list[float]]]:
     """Means over the problems that have so many slots, and the lowest value on any."""
     by_sampler = [[result for result in results if result.sampler == name] for name in asked.samplers]
     for count in asked.slots:
@@ -175,4 +175,4 @@ def averages(results: list[Scored], problems: list[str], asked: Score) -> Iterat
         values = values[:, ~np.isnan(values).any(axis=0)]
         if values.shape[1]:
             yield f"mean of {values.shape[1]}", f"{count:,}", values.mean(axis=1).tolist()
-    yield f"all {len(problems)}", "lowest", [min(result.lowest for result in own) for own in by_sampler]
+    yield f"all {len(by_sampler[0])}", "lowest", [min(result.lowest for result in own) for own in by_sampler]
