@@ -68,13 +68,12 @@ def rollout(environments, steps=60, restore_at=None):
     return rows
 
 
-@pytest.mark.parametrize("is_looking", [False, True])
 @pytest.mark.parametrize("restore_at", [None, 23])
-def test_workers_do_what_one_process_does(restore_at, is_looking) -> None:
+def test_workers_do_what_one_process_does(restore_at) -> None:
     """InvertedPendulum falls every few steps, so resets and returns are in it."""
     seeds = [5, 6, 7]
     expected = rollout(Environments("InvertedPendulum-v5", seeds, workers=0))
-    found = rollout(Environments("InvertedPendulum-v5", seeds, 2, is_looking), restore_at=restore_at)
+    found = rollout(Environments("InvertedPendulum-v5", seeds, 2), restore_at=restore_at)
     assert any(row[4].any() for row in expected)
     for one, other in zip(expected, found, strict=True):
         assert all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
@@ -100,9 +99,8 @@ def test_a_time_limit_ends_the_episode_but_not_the_task() -> None:
         assert board.ended[0] == (step == 199)
 
 
-@pytest.mark.parametrize("is_looking", [False, True])
-def test_a_dead_worker_raises_with_its_members_and_task(is_looking) -> None:
-    environments = Environments("InvertedPendulum-v5", [0, 1, 2], 2, is_looking)
+def test_a_dead_worker_raises_with_its_members_and_task() -> None:
+    environments = Environments("InvertedPendulum-v5", [0, 1, 2], 2)
     os.kill(environments._workers[1]._process.pid, signal.SIGKILL)
 
     with pytest.raises(RuntimeError, match=r"members \[2\] \(InvertedPendulum-v5\) died \(exit code -9\)"):
@@ -130,11 +128,10 @@ class Exploding(gymnasium.Env):
         return np.zeros(2, np.float32), 0.0, False, False, {}
 
 
-@pytest.mark.parametrize("is_looking", [False, True])
-def test_an_environment_that_fails_in_a_worker_shows_its_traceback(is_looking) -> None:
+def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
     """The task is named with its module, which the worker imports."""
     task = "tests.training.test_environments:Exploding-v0"
-    environments = Environments(task, [0, 1], 1, is_looking)
+    environments = Environments(task, [0, 1], 1)
 
     with pytest.raises(RuntimeError, match=r"(?s)members \[0, 1\].*the pole broke"):
         rollout(environments)
@@ -144,13 +141,12 @@ def test_an_environment_that_fails_in_a_worker_shows_its_traceback(is_looking) -
 register("Exploding-v0", entry_point="tests.training.test_environments:Exploding")
 
 
-@pytest.mark.parametrize("is_looking", [False, True])
-def test_workers_end_when_their_parent_is_killed(is_looking) -> None:
+def test_workers_end_when_their_parent_is_killed() -> None:
     code = (
         "from aes_rl.training.environments import Environments\n"
         "import time\n"
         "if __name__ == '__main__':\n"
-        f"    made = Environments('InvertedPendulum-v5', [0, 1], 2, {is_looking})\n"
+        "    made = Environments('InvertedPendulum-v5', [0, 1], 2)\n"
         "    print(*[w._process.pid for w in made._workers], flush=True)\n"
         "    time.sleep(60)\n"
     )

@@ -120,3 +120,11 @@ def test_a_dead_player_is_told() -> None:
     with pytest.raises(RuntimeError, match=r"test episodes of InvertedPendulum-v5 \(process 1\) died"):
         evaluator.play(agent_of("sac"), SEEDS)
     evaluator.close()
+
+
+def test_players_stand_back_for_who_trains() -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1)
+    evaluator.play(agent_of("sac"), SEEDS)
+    (helper,) = evaluator._helpers
+    assert os.getpriority(os.PRIO_PROCESS, helper._process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    evaluator.close()

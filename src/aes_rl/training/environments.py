@@ -1,6 +1,5 @@
 """One environment a member, stepped in worker processes through shared memory while the learner updates."""
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,11 +16,8 @@ Array = np.ndarray[Any, Any]
 class Environments:
     """All members' environments: `send` actions, do something else, `receive`."""
 
-    def __init__(self, task: str, seeds: Sequence[int], workers: int, is_looking: bool | None = None):
-        """Reset every environment with its seed; `workers` of 0 steps them in this process.
-
-        Looking processes wait for one another without sleeping; by default where every one of them has a core.
-        """
+    def __init__(self, task: str, seeds: Sequence[int], workers: int):
+        """Reset every environment with its seed; `workers` of 0 steps them in this process."""
         self.task = task
         sizes = sizes_of(task)
         members = len(seeds)
@@ -34,12 +30,10 @@ class Environments:
             return
         workers = min(workers, members)
         shared = SharedBoard(members, sizes, workers)
-        self.board, turns = shared.board(), shared.turns()
-        if is_looking if is_looking is not None else workers < (os.cpu_count() or 1):
-            self._turns = turns
+        self.board, self._turns = shared.board(), shared.turns()
         for number, part in enumerate(np.array_split(np.arange(members), workers)):
             own = [int(member) for member in part]
-            self._workers.append(Worker(number, task, own, [seeds[m] for m in own], shared, self._turns))
+            self._workers.append(Worker(number, task, own, [seeds[m] for m in own], shared))
         for worker in self._workers:
             worker.answer()
         shared.unlink()

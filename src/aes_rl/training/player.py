@@ -1,5 +1,6 @@
 """Test episodes of one policy, played without torch: a process that only plays is small and starts at once."""
 
+import os
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
@@ -12,6 +13,9 @@ from aes_rl.training.workers import leave_interrupts_to_the_parent
 Array = np.ndarray[Any, Any]
 Layers = list[tuple[Array, Array]]
 """Weight and bias of every layer of one member's policy."""
+
+_NICENESS = 10
+"""How far a process that plays stands back for those that train, where there are more of them than cores."""
 
 
 class Part(NamedTuple):
@@ -75,6 +79,8 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
 def serve(pipe: Connection, task: str, episodes: int) -> None:
     """Play parts for the other end of a pipe until it is gone."""
     leave_interrupts_to_the_parent()
+    if hasattr(os, "nice"):
+        os.nice(_NICENESS)
     try:
         player = Player(task, episodes)
         while True:

@@ -143,7 +143,7 @@ class Session:
         if run.workers == 0:
             return 0
         if self._plays_beside:
-            return min(episodes, max(2, (os.cpu_count() or 1) - run.workers - 2))
+            return min(episodes, max(2, (os.cpu_count() or 1) - 2))  # they stand back for who trains
         return workers_for(episodes) if config.workers is None else run.workers
 
     def _look_after_evaluation(self, is_last: bool) -> None:

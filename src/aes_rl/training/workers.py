@@ -1,8 +1,7 @@
 """Processes that step environments for the learner.
 
 Requests and failures travel through a pipe, and either end notices when the other is gone: reading from the pipe ends.
-The turn to step, asked for a thousand times a second, travels through shared memory where the machine has cores to
-spare: waiting processes look at a number instead of being woken by the system.
+The turn to step, asked for a thousand times a second, travels through shared memory.
 """
 
 import multiprocessing
@@ -10,35 +9,33 @@ import multiprocessing.connection
 import os
 import signal
 import tempfile
-import time
 import traceback
 from collections.abc import Callable, Iterable
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
+from aes_rl.training.bell import Bell
 from aes_rl.training.board import Board, Sizes, board_size
 from aes_rl.training.group import Group
 
 Array = np.ndarray[Any, Any]
 
-_LOOK_FOR = 0.002
-"""Seconds to look without a pause; a wait that long means that the other side is busy with something else."""
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.0002, 0.01
-"""Seconds to sleep between looks after that: while the learner evaluates or saves, its processes cost nothing."""
-_LOOKS_A_CHECK = 200
-"""Looks between two checks of the clock and the pipe."""
-
 
 class Turns:
-    """Step numbers in shared memory: the one asked for, and the one each worker has done."""
+    """Numbers in shared memory: the step asked for, the one each worker has done, and who sleeps."""
 
     def __init__(self, path: str, workers: int):
-        numbers = np.memmap(path, np.int64, "r+", shape=(8 * (1 + workers),))
         # One number in every eight: each is alone in its cache line.
+        numbers = np.asarray(np.memmap(path, np.int64, "r+", shape=(8 * (1 + 3 * workers),)))[::8]
         self.asked: Array = numbers[:1]
-        self.done: Array = numbers[8::8]
+        self.done, self._workers_sleep, self._learner_sleeps = np.split(numbers[1:], 3)
+
+    def sleeps(self, worker: int) -> tuple[Array, Array]:
+        """Whether a worker sleeps, and whether the learner sleeps until that worker is done."""
+        return self._workers_sleep[worker : worker + 1], self._learner_sleeps[worker : worker + 1]
 
 
 class Helper:
@@ -103,28 +100,29 @@ def wait_for_answer(helpers: Iterable[Helper]) -> None:
 class Worker(Helper):
     """A process that steps some members' environments."""
 
-    def __init__(
-        self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard", turns: Turns | None
-    ):
-        arguments = (number, task, members, seeds, board, turns is not None)
+    def __init__(self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard"):
+        line, their_line = multiprocessing.get_context("spawn").Pipe()
+        arguments = (their_line, number, task, members, seeds, board)
         super().__init__(_work, arguments, f"the environments of members {members} ({task})")
+        their_line.close()
         self.members = members
-        self._number, self._turns = number, turns
+        self._turns, self._number = board.turns(), number
+        self._bell = Bell(line, self._pipe, *self._turns.sleeps(number)[::-1])
 
     def ask_step(self) -> None:
-        """Let the environments step; with turns, whoever raises the number asks all workers at once."""
-        if self._turns is None:
-            self.ask("step")
+        """Let the environments step, now that the number of the turn is raised."""
+        self._bell.ring()
 
     def await_step(self) -> None:
         """Wait until the environments have stepped."""
-        turns = self._turns
-        if turns is None:
-            self.answer()
-            return
-        number = self._number
-        while not look_until(lambda: turns.done[number] >= turns.asked[0], self._pipe):
+        turns, number = self._turns, self._number
+        while not self._bell.wait(lambda: turns.done[number] >= turns.asked[0]):
             self.answer()  # a failure, or the end of the pipe
+
+    @override
+    def close(self) -> None:
+        super().close()
+        self._bell.close()
 
 
 class SharedBoard:
@@ -149,24 +147,6 @@ class SharedBoard:
             os.unlink(path)
 
 
-def look_until(has_come: Callable[[], Any], pipe: Connection) -> bool:
-    """Wait for something in shared memory: True when it has come, False if there is something in the pipe first."""
-    deadline = time.perf_counter() + _LOOK_FOR
-    while time.perf_counter() < deadline:
-        for _ in range(_LOOKS_A_CHECK):
-            if has_come():
-                return True
-        if pipe.poll(0):
-            return bool(has_come())
-        os.sched_yield()  # somebody else may have work for this core
-    pause = _FIRST_PAUSE
-    while not has_come():
-        if pipe.poll(pause):
-            return bool(has_come())
-        pause = min(2 * pause, _LONGEST_PAUSE)
-    return True
-
-
 def leave_interrupts_to_the_parent() -> None:
     """Ctrl-C reaches the whole group: the parent finishes its step and saves, and needs its helpers for that."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -181,23 +161,28 @@ def _shared_file() -> str:
 
 
 def _work(
-    pipe: Connection, number: int, task: str, members: list[int], seeds: list[int], shared: SharedBoard, has_turns: bool
+    pipe: Connection,
+    line: Connection,
+    number: int,
+    task: str,
+    members: list[int],
+    seeds: list[int],
+    shared: SharedBoard,
 ) -> None:
     leave_interrupts_to_the_parent()
     board, turns = shared.board(), shared.turns()
+    bell = Bell(line, pipe, *turns.sleeps(number))
     try:
         group = Group(task, members, seeds, board)
         pipe.send(("done", None))
         while True:
-            if has_turns and look_until(lambda: turns.asked[0] > turns.done[number], pipe):
+            if bell.wait(lambda: turns.asked[0] > turns.done[number]):
                 group.step()
                 turns.done[number] += 1
+                bell.ring()
                 continue
             request = pipe.recv()
-            if request == "step":
-                group.step()
-                pipe.send(("done", None))
-            elif request == "save":
+            if request == "save":
                 pipe.send(("done", group.save()))
             else:
                 kind, content = request
