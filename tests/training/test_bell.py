@@ -82,6 +82,18 @@ def test_a_request_ends_the_wait(is_looking) -> None:
     assert pair.pipes[0].recv() == "save"
 
 
+def test_an_end_that_is_gone_ends_the_wait() -> None:
+    """With a ring that it never heard: its line is then reset, not closed."""
+    pair = Pair(is_looking=False)
+    pair.sleeps[1] = 1
+    pair.ends[0].ring()
+    pair.ends[1].close()
+    pair.pipes[1].close()
+    assert not pair.ends[0].wait(lambda: False)
+    with pytest.raises(EOFError):
+        pair.pipes[0].recv()
+
+
 def test_whoever_is_awake_is_not_rung_for() -> None:
     pair = Pair()
     pair.ends[1].ring()

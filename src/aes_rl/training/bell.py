@@ -79,7 +79,8 @@ class Bell:
             while not has_come():
                 ready = {key.fileobj for key, _ in self._selector.select(_LONGEST_SLEEP)}
                 if self._line in ready:
-                    os.read(self._line.fileno(), 64)
+                    with suppress(ConnectionResetError):
+                        os.read(self._line.fileno(), 64)
                 if self._pipe in ready:
                     return bool(has_come())
             return True
