@@ -130,6 +130,15 @@ def test_published_curves_are_drawn_beside_ours(study, tmp_path, capsys) -> None
     assert "is not named TASK-vN_AGENT.csv" in capsys.readouterr().err
 
 
+def test_what_is_missing_is_on_the_page_for_the_documentation(tmp_path) -> None:
+    write_run(tmp_path / "study" / "run", {("uniform", 2): [1.0, 2.0]}, env_steps=5000)
+    main(["report", str(tmp_path / "study")])
+    assert (
+        "is at step 2,000 of 5,000; it is shown as far as it is."
+        in (tmp_path / "study" / "report" / "report.md").read_text()
+    )
+
+
 def test_captured_fractions_are_drawn_where_they_were_measured(study) -> None:
     rows = ["env_step,update_step,sampler,seed,metric,value"]
     rows += [f"{step},{step},adaptive,2,captured_fraction,{step / 30000}" for step in (10_000, 20_000)]
@@ -144,3 +153,7 @@ def test_captured_fractions_are_drawn_where_they_were_measured(study) -> None:
     main(["report", str(study)])
     assert (study / "report" / "figures" / "captured_sac.svg").exists()
     assert not (study / "report" / "figures" / "captured_ddpg.svg").exists()
+    against = (study / "report" / "figures" / "captured_against_score.svg").read_text()
+    assert "captured fraction" in against
+    assert "<!-- Hopper, SAC -->" in against
+    assert "Reacher" not in against, "nothing was measured there"

@@ -2,6 +2,8 @@
 
 import csv
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -73,6 +75,28 @@ def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
         assert rebuilt
         for key, numbers in rebuilt.items():
             assert published[key] == numbers, (name, key)
+
+
+def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:
+    made = subprocess.run(
+        [sys.executable, PROJECT / "scripts" / "published.py", "--print"], capture_output=True, text=True, check=True
+    ).stdout
+    assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
+
+
+def test_published_curves_are_summarised(tmp_path) -> None:
+    """Ten seeds that rise by a hundred an evaluation, each by its number higher."""
+    rows = [["env_step", "rew", *(f"rew:seed_{seed}" for seed in range(10))]]
+    rows += [[5000 * n, 0, *(100 * n + seed for seed in range(10))] for n in range(201)]
+    curves, target = tmp_path / "curves", tmp_path / "summary.csv"
+    curves.mkdir()
+    (curves / "Hopper-v3_sac.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    subprocess.run([sys.executable, PROJECT / "scripts" / "published.py", curves, target], check=True)
+    with target.open(newline="") as handle:
+        found = {(int(row["env_step"]), row["reading"]): row for row in csv.DictReader(handle)}
+    at, last_ten = found[100_000, "at"], found[1_000_000, "last_ten"]
+    assert [float(at[name]) for name in ("seeds", "lowest", "mean", "highest")] == [10, 2000, 2004.5, 2009]
+    assert [float(last_ten[name]) for name in ("lowest", "highest")] == [19550, 19559]
 
 
 def read(path):

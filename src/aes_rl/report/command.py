@@ -54,20 +54,20 @@ def write_report(asked: Report) -> Path:
     output = asked.output or asked.directory / "report"
     rows = analysis.rows(results, asked.window, asked.tuned_seed)
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
-    sections = _sections(results, asked.window, references, output / "figures")
+    judged = verdicts.verdicts(results, asked.window)
+    sections = _sections(results, judged, asked.window, references, output / "figures")
     (output / "measures.csv").write_text(tables.as_csv(rows))
     (output / "measures.md").write_text(tables.as_markdown(made))
     (output / "measures.tex").write_text(tables.as_latex(made))
     shown = [TableOf("The paper's measures, all seeds", made, _MEASURES, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
-    judged = verdicts.verdicts(results, asked.window)
     (output / "verdicts.csv").write_text(verdicts.as_csv(judged))
     table = PlainTable("Less variance, higher score?", verdicts.HEAD, verdicts.in_cells(judged), _JUDGED)
     title = asked.title or f"Study {asked.directory.resolve().name}"
     path = output / "index.html"
     path.write_text(page(title, results, asked.window, sections, shown, table if judged else None))
-    (output / "report.md").write_text(markdown(title, sections, shown, table if judged else None))
+    (output / "report.md").write_text(markdown(title, results.problems, sections, shown, table if judged else None))
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False)
     _console.print(_terminal(made))
@@ -91,7 +91,9 @@ _JUDGED = (
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
 
 
-def _sections(results: Results, window: int, references: list[Reference], directory: Path) -> list[Section]:
+def _sections(
+    results: Results, judged: list[verdicts.Verdict], window: int, references: list[Reference], directory: Path
+) -> list[Section]:
     from aes_rl.report import figures
 
     sections = []
@@ -116,6 +118,14 @@ def _sections(results: Results, window: int, references: list[Reference], direct
         )
         shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
         sections.append(Section(f"All tasks together, {whole.agent.upper()}", shown))
+    against = figures.captured_against_score(judged)
+    if against is not None:
+        path = figures.save(against, directory, "captured_against_score")
+        caption = (
+            "Every sampler in every cell: the share of the removable variance that it removed, and the probability "
+            "that a run of it has a higher score than one of uniform replay, with 95 % bootstrap intervals."
+        )
+        sections.append(Section("Variance against score", [picture(path, caption)]))
     return sections
 
 

@@ -6,6 +6,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from aes_rl import paper
@@ -14,6 +15,7 @@ from aes_rl.report.load import Results, common
 from aes_rl.report.measures import smooth
 from aes_rl.report.reference import Reference
 from aes_rl.report.statistics import bootstrap, interquartile_mean_curve, performance_profile
+from aes_rl.report.verdicts import Verdict
 
 mpl.use("Agg")
 
@@ -40,6 +42,8 @@ LOOK: Any = {
     "figure.dpi": 110,
 }
 _COLUMNS = 4
+_MARKERS = "osD^vP*XhpH<>8d"
+"""For cells; fifteen are told apart."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """For lines that stand for no sampler."""
 
@@ -104,11 +108,7 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
             (shown[sampler],) = axis.plot(steps, [np.median(by_step[step]) for step in steps], **style)
             low, high = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
             axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        axis.set_yscale("symlog", linthresh=1, linscale=2)  # what adds variance may add ten times as much
-        axis.set_ylim(top=1.05)
-        below = [tick for tick in (-100, -10, -3, -1) if tick >= axis.get_ylim()[0]]
-        axis.set_yticks([*below, 0, 0.5, 1], [*map(str, below), "0", "0.5", "1"])
-        axis.minorticks_off()
+        _scale_fractions(axis, "y")
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.axhline(1, color="#999999", linewidth=0.8)
         _label(axis, task, "captured fraction")
@@ -158,9 +158,51 @@ def profiles(aggregate: Aggregate) -> Figure:
     return figure
 
 
+@mpl.rc_context(LOOK)
+def captured_against_score(made: list[Verdict]) -> Figure | None:
+    """The captured fraction of every sampler in every cell, against the probability that it beats uniform replay."""
+    measured = [one for one in made if one.measured_seeds]
+    if not measured:
+        return None
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    sides = figure.subplots(1, 2, sharey=True)
+    cells = list(dict.fromkeys((one.task, one.agent) for one in measured))
+    shown: dict[str, Any] = {}
+    for one in measured:
+        colour, marker = style_of(one.sampler)["color"], _MARKERS[cells.index((one.task, one.agent)) % len(_MARKERS)]
+        for axis, improvement in zip(sides, (one.training_improvement, one.final_improvement), strict=True):
+            axis.plot([one.captured] * 2, [improvement.low, improvement.high], color=colour, alpha=0.25)
+            axis.plot(one.captured, improvement.value, color=colour, marker=marker, markersize=6)
+        shown.setdefault(one.sampler, Line2D([], [], color=colour, linewidth=4))
+    for number, (task, agent) in enumerate(cells):
+        marker = _MARKERS[number % len(_MARKERS)]
+        shown[f"{paper.name_of(task)}, {agent.upper()}"] = Line2D([], [], color="#444", linestyle="none", marker=marker)
+    for axis, when in zip(sides, ("on the way", "at the end"), strict=True):
+        axis.axhline(0.5, color="#999999", linewidth=0.8)
+        axis.axvline(0, color="#999999", linewidth=0.8)
+        axis.margins(x=0.15)
+        _scale_fractions(axis, "x")
+        axis.set_title(when)
+        axis.set_xlabel("captured fraction")
+        axis.set_ylim(-0.03, 1.03)
+    sides[0].set_ylabel("probability of a higher score\nthan uniform replay's")
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4)
+    return figure
+
+
+def _scale_fractions(axis: Any, side: str) -> None:
+    """Room for 0 to 1, and for what adds ten times as much variance as can be removed."""
+    getattr(axis, f"set_{side}scale")("symlog", linthresh=1, linscale=2)
+    lowest, _ = getattr(axis, f"get_{side}lim")()
+    getattr(axis, f"set_{side}lim")(lowest, 1.05)
+    below = [tick for tick in (-100, -10, -3, -1) if tick >= lowest]
+    getattr(axis, f"set_{side}ticks")([*below, 0, 0.5, 1], [*map(str, below), "0", "0.5", "1"])
+    axis.minorticks_off()
+
+
 def _grid(count: int) -> tuple[Figure, list[Any]]:
-    columns = min(_COLUMNS, count)
-    lines = -(-count // columns)
+    lines = -(-count // _COLUMNS)
+    columns = -(-count // lines)
     figure = Figure(figsize=(max(3.1 * columns, 5), 2.5 * lines + 0.4), layout="constrained")
     axes = np.atleast_1d(figure.subplots(lines, columns)).flatten().tolist()
     for axis in axes[count:]:

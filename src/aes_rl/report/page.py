@@ -79,9 +79,11 @@ def page(
     )
 
 
-def markdown(title: str, sections: list[Section], tables: list[TableOf], verdicts: PlainTable | None) -> str:
+def markdown(
+    title: str, problems: list[str], sections: list[Section], tables: list[TableOf], verdicts: PlainTable | None
+) -> str:
     """The same for a documentation page, figures as files beside it."""
-    parts = [f"# {title}"]
+    parts = [f"# {title}", *(f"Note: {problem}." for problem in problems)]
     for section in sections:
         parts.append(f"## {section.title}")
         parts += [f"![{figure.caption}](figures/{figure.name}.png)" for figure in section.figures]
