@@ -11,7 +11,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,9 +22,25 @@ from aes_rl.report.reference import read_reference
 
 ROOT = Path(__file__).parents[1]
 SUMMARY = ROOT / "results" / "published.csv"
+GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
 STEPS = (*range(20_000, 300_000, 20_000), 300_000, 1_000_000)
-AGENTS = {"sac": SAC, "ddpg": DDPG}
+DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(), "ddpg": DDPG()}
+PUBLISHED: dict[str, SAC | DDPG] = {
+    "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2),
+    "ddpg": DDPG(
+        hidden=(256, 256),
+        actor_learning_rate=1e-3,
+        critic_weight_decay=0.0,
+        target_rate=0.005,
+        noise_pull=1.0,
+        noise_scale=0.1,
+        last_layer_bound=0.0625,
+        batch_size=256,
+        warm_up_steps=25_000,
+    ),
+}
+"""The settings of the published runs, as far as they are options here."""
 LAST = 10
 """Evaluations whose mean is a final score."""
 
@@ -44,6 +60,10 @@ class Range(NamedTuple):
         return f"{self.lowest:,.{digits}f} to {self.highest:,.{digits}f} (mean {self.mean:,.{digits}f})"
 
 
+Summary = dict[tuple[str, str, int, str], Range]
+"""By task, agent, step and reading."""
+
+
 def summarise(directory: Path, target: Path) -> None:
     """The range over seeds at some steps, of single evaluations and of the mean of the last ten."""
     with target.open("w", newline="") as file:
@@ -51,7 +71,7 @@ def summarise(directory: Path, target: Path) -> None:
         writer.writerow(["task", "agent", "env_step", "reading", *Range._fields])
         for path in sorted(directory.glob("*.csv")):
             curve = read_reference(path, "published")
-            if curve.task not in paper.TASKS or curve.agent not in AGENTS:
+            if curve.task not in paper.TASKS or curve.agent not in DEFAULTS:
                 continue
             for step in STEPS:
                 for reading, scores in _readings(curve.steps, curve.scores, step):
@@ -62,44 +82,67 @@ def summarise(directory: Path, target: Path) -> None:
 def page() -> str:
     """Both tables, as Markdown."""
     published = _summary()
+    as_published = [
+        f"- {agent.upper()}: {_listed(_changes(_options(settings), DEFAULTS[agent]))}."
+        for agent, settings in PUBLISHED.items()
+    ]
     lines = [
         "# Uniform replay beside published runs",
         "",
-        "Made by `make results`. Final: mean of the last ten evaluations of each seed (every 10,000 steps here, every "
-        "5,000 there), lowest to highest seed. Published: ten seeds, Tianshou's benchmark, v3 tasks (v2 of Reacher and "
-        "the pendulums).",
+        "Made by `make results`. Published: ten seeds, Tianshou's benchmark, v3 tasks (v2 of Reacher, of the pendulums).",
         "",
         "## The grid",
         "",
+        "Mean of the last ten evaluations of each seed (every 10,000 steps here, every 5,000 there), lowest to highest "
+        "seed.",
+        "",
         "| task | agent | steps | here | published | of ours inside |",
         "|---|---|---|---|---|---|",
-    ]
-    for (task, agent), curves in _uniform(ROOT / "results" / "grid").items():
-        step, scores = _ends(curves)
-        theirs = published[task, agent, min((s for s in STEPS if s >= step), default=STEPS[-1]), "last_ten"]
-        inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
-        lines.append(
-            f"| {task} | {agent.upper()} | {step:,} | {_range(scores)} | {theirs} | {inside} of {len(scores)} |"
-        )
-    lines += [
+        *_grid_lines(published),
         "",
         "## Other settings",
         "",
-        "Uniform replay; scores of single evaluations, at 100,000 steps and at the last step.",
+        "Single evaluations, at 100,000 steps and at the last. As here: [DDPG](../agents/ddpg.md) and "
+        "[SAC](../agents/sac.md) as they are by default. As published:",
         "",
-        "| task | agent | what differs from the defaults | steps | seeds | here | published |",
+        *as_published,
+        "",
+        "| task | agent | settings | steps | seeds | here | published |",
         "|---|---|---|---|---|---|---|",
+        *_settings_lines(published),
     ]
-    for folder in sorted((ROOT / "results" / "settings").iterdir()):
-        config = json.loads(next(folder.rglob("config.json")).read_text())
-        ((task, agent), curves) = next(iter(_uniform(folder).items()))
-        for step in sorted({100_000, int(curves[0].steps[-1])}):
-            scores = np.array([curve.scores[curve.steps == step][0] for curve in curves])
-            lines.append(
-                f"| {task} | {agent.upper()} | {_differences(config)} | {step:,} | {len(scores)} | {_range(scores)} "
-                f"| {published[task, agent, step, 'at']} |"
-            )
     return "\n".join(lines) + "\n"
+
+
+def _grid_lines(published: Summary) -> Iterator[str]:
+    for (task, agent), curves in _uniform(GRID).items():
+        step = int(curves[0].steps[-1])
+        scores = np.array([curve.scores[-LAST:].mean() for curve in curves])
+        theirs = published[task, agent, next(known for known in STEPS if known >= step), "last_ten"]
+        inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
+        yield f"| {task} | {agent.upper()} | {step:,} | {_range(scores)} | {theirs} | {inside} of {len(scores)} |"
+
+
+def _settings_lines(published: Summary) -> list[str]:
+    """What was tried, and the grid's own runs at the same steps before it."""
+    found: dict[tuple[str, str], list[tuple[str, list[Curve], list[int]]]] = {}
+    for folder in sorted(SETTINGS.iterdir()):
+        config = json.loads(next(folder.rglob("config.json")).read_text())
+        ((cell, curves),) = _uniform(folder).items()
+        steps = sorted({100_000, int(curves[0].steps[-1])})
+        found.setdefault(cell, []).append((_described(config), curves, steps))
+    lines = []
+    for cell, tried in found.items():
+        everywhere = sorted({step for *_, steps in tried for step in steps})
+        for settings, curves, steps in [("as here", _uniform(GRID)[cell], everywhere), *tried]:
+            for step in steps:
+                scores = np.array([curve.scores[curve.steps == step][0] for curve in curves])
+                task, agent = cell
+                lines.append(
+                    f"| {task} | {agent.upper()} | {settings} | {step:,} | {len(scores)} | {_range(scores)} "
+                    f"| {published[task, agent, step, 'at']} |"
+                )
+    return lines
 
 
 def _readings(steps: Array, scores: Array, step: int) -> Iterator[tuple[str, Array]]:
@@ -113,7 +156,7 @@ def _range(scores: Array) -> Range:
     return Range(len(scores), float(scores.min()), float(scores.mean()), float(scores.max()))
 
 
-def _summary() -> dict[tuple[str, str, int, str], Range]:
+def _summary() -> Summary:
     with SUMMARY.open(newline="") as file:
         return {
             (row["task"], row["agent"], int(row["env_step"]), row["reading"]): Range(
@@ -132,17 +175,30 @@ def _uniform(folder: Path) -> dict[tuple[str, str], list[Curve]]:
     return found
 
 
-def _ends(curves: list[Curve]) -> tuple[int, Array]:
-    return int(curves[0].steps[-1]), np.array([curve.scores[-LAST:].mean() for curve in curves])
-
-
-def _differences(config: dict[str, object]) -> str:
-    """The agent's options that are not the defaults."""
+def _described(config: dict[str, Any]) -> str:
+    """The agent's options by what differs from the defaults or from the published settings, whichever is less."""
     agent = str(config["agent"])
-    own = json.loads(json.dumps(config[agent]))
-    defaults = json.loads(json.dumps(asdict(AGENTS[agent]())))
-    changed = [f"{name} {value}" for name, value in own.items() if value != defaults[name]]
-    return ", ".join(changed).replace("_", " ") or "nothing"
+    default, published = _changes(config[agent], DEFAULTS[agent]), _changes(config[agent], PUBLISHED[agent])
+    if not published:
+        return "as published"
+    if len(published) < len(default):
+        return f"as published but {_listed(published)}"
+    return f"as here but {_listed(default)}" if default else "as here"
+
+
+def _changes(options: dict[str, Any], base: SAC | DDPG) -> dict[str, Any]:
+    before = _options(base)
+    return {name: value for name, value in options.items() if value != before[name]}
+
+
+def _options(agent: SAC | DDPG) -> dict[str, Any]:
+    """As a configuration file has them."""
+    options: dict[str, Any] = json.loads(json.dumps(asdict(agent)))
+    return options
+
+
+def _listed(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changes.items())
 
 
 if __name__ == "__main__":
