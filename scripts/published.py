@@ -89,7 +89,7 @@ def page() -> str:
     lines = [
         "# Uniform replay beside published runs",
         "",
-        "Made by `make results`. Published: ten seeds, Tianshou's benchmark, v3 tasks (v2 of Reacher, of the pendulums).",
+        "Made by `make results`. Published: ten seeds, Tianshou's benchmark, v3 tasks (Reacher and pendulums: v2).",
         "",
         "## The grid",
         "",
