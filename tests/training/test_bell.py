@@ -1,5 +1,7 @@
 """Waiting for another process: looking or asleep, nothing is missed, and a request comes through."""
 
+import os
+import sys
 import threading
 import time
 from multiprocessing import Pipe
@@ -10,86 +12,104 @@ import pytest
 from aes_rl.training import bell
 from aes_rl.training.bell import Bell
 
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who had to leave the core")
+MODES = pytest.mark.parametrize("is_looking", [pytest.param(True, marks=LINUX), False])
+LONG = 30
+
 
 class Pair:
     """Both ends of a bell, and of the pipe that each watches."""
 
-    def __init__(self, is_looking=True):
-        first_line, second_line = Pipe()
-        first_pipe, second_pipe = Pipe()
-        sleeps = np.zeros(2, np.int64)
-        self.number = np.zeros(1, np.int64)
-        self.ends = [
-            Bell(first_line, first_pipe, sleeps[:1], sleeps[1:]),
-            Bell(second_line, second_pipe, sleeps[1:], sleeps[:1]),
-        ]
-        self.pipes = [first_pipe, second_pipe]
-        self.sleeps = sleeps
+    def __init__(self, is_looking=False):
+        self.lines, self.pipes = Pipe(), Pipe()
+        self.sleeps, self.number = np.zeros(2, np.int64), np.zeros(1, np.int64)
+        own = [self.sleeps[:1], self.sleeps[1:]]
+        self.ends = [Bell(self.lines[i], self.pipes[i], own[i], own[1 - i]) for i in range(2)]
         for end in self.ends:
             end._sleeps_left = 0 if is_looking else 10**9
 
+    def reached(self, due):
+        """A condition that fails the test instead of waiting for ever."""
+        deadline = time.monotonic() + LONG
 
-@pytest.mark.parametrize("is_looking", [True, False])
-def test_turns_go_to_and_fro(is_looking) -> None:
-    pair, turns = Pair(is_looking), 2000
+        def has_come():
+            assert time.monotonic() < deadline, "nobody came"
+            return self.number[0] >= due
+
+        return has_come
+
+
+def start(target):
+    thread = threading.Thread(target=target, daemon=True)
+    thread.start()
+    return thread
+
+
+@MODES
+def test_turns_go_to_and_fro(is_looking, monkeypatch) -> None:
+    """Nobody is saved by waking up by himself."""
+    monkeypatch.setattr(bell, "_LONGEST_SLEEP", LONG)
+    pair, turns = Pair(is_looking), 500
 
     def answer():
         for turn in range(turns):
-            assert pair.ends[1].wait(lambda due=2 * turn + 1: pair.number[0] >= due)
+            pair.ends[1].wait(pair.reached(2 * turn + 1))
             pair.number[0] += 1
             pair.ends[1].ring()
 
-    other = threading.Thread(target=answer)
-    other.start()
+    other = start(answer)
     for turn in range(turns):
         pair.number[0] += 1
         pair.ends[0].ring()
-        assert pair.ends[0].wait(lambda due=2 * turn + 2: pair.number[0] >= due)
-    other.join()
+        assert pair.ends[0].wait(pair.reached(2 * turn + 2))
+    other.join(timeout=LONG)
     assert pair.number[0] == 2 * turns
     assert not pair.sleeps.any()
 
 
-def test_a_sleeper_is_woken_by_the_ring_alone(monkeypatch) -> None:
-    monkeypatch.setattr(bell, "_LONGEST_SLEEP", 60)
-    pair, woken = Pair(is_looking=False), []
-    sleeper = threading.Thread(target=lambda: woken.append(pair.ends[0].wait(lambda: pair.number[0])))
-    sleeper.start()
-    while not pair.sleeps[0]:
-        time.sleep(0.001)
-    time.sleep(0.05)  # let it lie down
-    pair.number[0] = 1
-    pair.ends[1].ring()
-    sleeper.join(timeout=30)
-    assert woken == [True]
+def test_whoever_comes_before_the_sleeper_has_lain_down_rings(monkeypatch) -> None:
+    """The other side comes right after the sleeper has looked for the last time: it must see that it sleeps."""
+    monkeypatch.setattr(bell, "_LONGEST_SLEEP", LONG)
+    pair = Pair()
+
+    def has_come():
+        if pair.number[0] == 0:
+            pair.number[0] = 1
+            pair.ends[1].ring()
+            return False
+        return True
+
+    before = time.monotonic()
+    assert pair.ends[0].wait(has_come)
+    assert time.monotonic() - before < LONG / 2
 
 
 def test_a_missed_ring_costs_a_short_sleep() -> None:
-    pair, woken = Pair(is_looking=False), []
-    sleeper = threading.Thread(target=lambda: woken.append(pair.ends[0].wait(lambda: pair.number[0])))
-    sleeper.start()
+    pair, woken = Pair(), []
+    sleeper = start(lambda: woken.append(pair.ends[0].wait(pair.reached(1))))
     time.sleep(0.05)
     pair.number[0] = 1  # and nobody rings
-    sleeper.join(timeout=30)
+    sleeper.join(timeout=LONG)
     assert woken == [True]
 
 
-@pytest.mark.parametrize("is_looking", [True, False])
+@MODES
 def test_a_request_ends_the_wait(is_looking) -> None:
     pair = Pair(is_looking)
     pair.pipes[1].send("save")
-    assert not pair.ends[0].wait(lambda: False)
+    assert not pair.ends[0].wait(pair.reached(1))
     assert pair.pipes[0].recv() == "save"
 
 
 def test_an_end_that_is_gone_ends_the_wait() -> None:
     """With a ring that it never heard: its line is then reset, not closed."""
-    pair = Pair(is_looking=False)
+    pair = Pair()
     pair.sleeps[1] = 1
     pair.ends[0].ring()
     pair.ends[1].close()
     pair.pipes[1].close()
-    assert not pair.ends[0].wait(lambda: False)
+    pair.ends[0].ring()  # nobody is there
+    assert not pair.ends[0].wait(pair.reached(1))
     with pytest.raises(EOFError):
         pair.pipes[0].recv()
 
@@ -97,20 +117,32 @@ def test_an_end_that_is_gone_ends_the_wait() -> None:
 def test_whoever_is_awake_is_not_rung_for() -> None:
     pair = Pair()
     pair.ends[1].ring()
-    assert not pair.ends[0]._line.poll(0)
+    assert not pair.lines[0].poll(0)
 
 
-@pytest.mark.skipif("sys.platform != 'linux'", reason="only Linux says who had to leave the core")
-def test_a_core_that_others_want_is_left_to_them(monkeypatch) -> None:
-    displaced = iter(range(10**6))
-    monkeypatch.setattr(bell, "_times_displaced", lambda: next(displaced))
+def test_rings_do_not_pile_up() -> None:
     pair = Pair()
-    pair.pipes[1].send("later")
-    assert not pair.ends[0].wait(lambda: False)
-    assert pair.ends[0]._sleeps_left == 0, "the request came first"
-    pair.pipes[0].recv()
-    looks = iter(range(10**6))
-    assert pair.ends[0].wait(lambda: next(looks) > 300)
+    for turn in range(3):
+        pair.sleeps[0] = 1
+        pair.ends[1].ring()
+        sleeper = start(lambda due=turn + 1: pair.ends[0].wait(pair.reached(due)))
+        time.sleep(0.05)
+        pair.number[0] += 1
+        sleeper.join(timeout=LONG)
+        assert not pair.lines[0].poll(0)
+
+
+@LINUX
+def test_a_core_that_others_want_is_left_to_them(monkeypatch) -> None:
+    """Offered, the core goes to somebody else: the next waits are asleep from the start."""
+    offers = []
+    monkeypatch.setattr(bell, "_LOOK_FOR", LONG)
+    monkeypatch.setattr(bell, "_LONGEST_SLEEP", 0)
+    monkeypatch.setattr(os, "sched_yield", lambda: offers.append(1))
+    monkeypatch.setattr(bell, "_times_displaced", lambda: len(offers))
+    pair, looks = Pair(is_looking=True), iter(range(10**6))
+    assert pair.ends[0].wait(lambda: next(looks) >= bell._LOOKS_A_CHECK + 3)
+    assert len(offers) == 1
     assert pair.ends[0]._sleeps_left == bell._SLEEPS_A_LOOK
     assert pair.ends[0].wait(lambda: True)
-    assert pair.ends[0]._sleeps_left == bell._SLEEPS_A_LOOK - 1
+    assert (len(offers), pair.ends[0]._sleeps_left) == (1, bell._SLEEPS_A_LOOK - 1)

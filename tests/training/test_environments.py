@@ -1,9 +1,11 @@
 """Real tasks: saved simulators go on bit for bit, workers do what one process does, and nobody is left behind."""
 
+import multiprocessing
 import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 
 import gymnasium
@@ -11,7 +13,7 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import register
 
-from aes_rl.training import PAPER_TASKS, simulator
+from aes_rl.training import PAPER_TASKS, simulator, workers
 from aes_rl.training.environments import Environments
 
 
@@ -138,6 +140,27 @@ def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
     environments.close()
 
 
+def test_an_environment_that_cannot_start_leaves_nothing_behind(monkeypatch, tmp_path) -> None:
+    def shared_file():
+        handle, path = tempfile.mkstemp(dir=tmp_path)
+        os.close(handle)
+        return path
+
+    monkeypatch.setattr(workers, "_shared_file", shared_file)
+    with pytest.raises(RuntimeError, match="there is no pole"):
+        Environments("tests.training.test_environments:Unstartable-v0", [0, 1], 2)
+    assert not multiprocessing.active_children()
+    assert not list(tmp_path.iterdir())
+
+
+class Unstartable(Exploding):
+    """A task that cannot begin."""
+
+    def reset(self, **_):
+        raise ArithmeticError("there is no pole")
+
+
+register("Unstartable-v0", entry_point="tests.training.test_environments:Unstartable")
 register("Exploding-v0", entry_point="tests.training.test_environments:Exploding")
 
 

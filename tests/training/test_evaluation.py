@@ -122,9 +122,11 @@ def test_a_dead_player_is_told() -> None:
     evaluator.close()
 
 
-def test_players_stand_back_for_who_trains() -> None:
-    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1)
+@pytest.mark.parametrize(("stands_back", "niceness"), [(True, 10), (False, 0)])
+def test_players_stand_back_for_who_trains(stands_back, niceness) -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, stands_back)
     evaluator.play(agent_of("sac"), SEEDS)
     (helper,) = evaluator._helpers
-    assert os.getpriority(os.PRIO_PROCESS, helper._process.pid) == min(19, os.getpriority(os.PRIO_PROCESS, 0) + 10)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert os.getpriority(os.PRIO_PROCESS, helper._process.pid) == min(19, own + niceness)
     evaluator.close()

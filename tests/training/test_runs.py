@@ -2,6 +2,7 @@
 
 import csv
 import json
+import os
 import shlex
 import signal
 import subprocess
@@ -77,14 +78,17 @@ def test_killed_runs_resume_to_the_same_file(agent, moments, tmp_path) -> None:
         assert table.read_text() == expected
 
 
-def test_terminated_runs_save_and_say_how_to_resume(tmp_path) -> None:
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_stopped_runs_save_and_say_how_to_resume(kind, tmp_path) -> None:
+    """The whole process group hears it, as from a terminal, a scheduler or timeout."""
     expected = finish(SMALL, tmp_path / "whole")
     directory = tmp_path / "stopped"
     table = directory / "evaluations.csv"
-    process = subprocess.Popen(command(directory, "sac"), stdout=subprocess.PIPE, text=True)
+    words = [*command(directory, "sac"), "--workers", "2"]
+    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True, start_new_session=True)
     while process.poll() is None and not (table.exists() and table.read_text().count("\n") > 7):
         time.sleep(0.005)
-    process.send_signal(signal.SIGTERM)
+    os.killpg(process.pid, kind)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0
     assert "everything is saved" in output

@@ -1,7 +1,10 @@
 """How the learner and a worker wait for each other's turn: by looking, or asleep until the other one rings.
 
 Looking is the fastest, and takes a whole core. So whoever waits looks only as long as nobody else has work for its
-core; several runs on one machine, or more processes than cores, make all of them sleep.
+core, and sleeps where several runs share a machine or there are more processes than cores.
+
+What one side writes before its turn's number the other must see before it: so it is on x86; a processor that reorders
+writes needs a barrier between them.
 """
 
 import math
@@ -90,6 +93,6 @@ class Bell:
 
 def _times_displaced() -> int:
     """How often another process was given this thread's core while it had work."""
-    import resource  # there is none on Windows
+    import resource  # of Linux; elsewhere nobody looks
 
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw

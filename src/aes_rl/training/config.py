@@ -71,8 +71,8 @@ class Training:
     workers: int | None = None
     """Processes that step environments; 0 steps them in the learner's process; default 0 for up to two members."""
     evaluation_workers: int | None = None
-    """Processes that play test episodes, beside a GPU while training goes on, at a lower priority; default all cores
-    but two; 0 plays them in the learner's process."""
+    """Processes that play test episodes; 0 plays them in the learner's process. Beside a GPU training goes on
+    meanwhile, and they stand back for it; default there all cores but two, on the CPU as many as `workers`."""
     tensorboard: bool = False
     """Whether to write TensorBoard files too (needs the extra of that name)."""
     sac: SAC = field(default_factory=SAC)

@@ -31,12 +31,17 @@ class Environments:
         workers = min(workers, members)
         shared = SharedBoard(members, sizes, workers)
         self.board, self._turns = shared.board(), shared.turns()
-        for number, part in enumerate(np.array_split(np.arange(members), workers)):
-            own = [int(member) for member in part]
-            self._workers.append(Worker(number, task, own, [seeds[m] for m in own], shared))
-        for worker in self._workers:
-            worker.answer()
-        shared.unlink()
+        try:
+            for number, part in enumerate(np.array_split(np.arange(members), workers)):
+                own = [int(member) for member in part]
+                self._workers.append(Worker(number, task, own, [seeds[m] for m in own], shared, self._turns))
+            for worker in self._workers:
+                worker.answer()
+        except BaseException:
+            self.close()
+            raise
+        finally:
+            shared.unlink()
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Start a new episode of every environment, with its seed."""

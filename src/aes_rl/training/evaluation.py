@@ -17,6 +17,9 @@ Array = np.ndarray[Any, Any]
 _PARTS_A_PROCESS = 4
 """At least; fewer leave processes idle while the last one plays, more play few episodes side by side."""
 
+_NICENESS = 10
+"""Of processes that stand back, on top of this one's."""
+
 
 class Score(NamedTuple):
     """Test episodes of every member."""
@@ -34,15 +37,18 @@ class Evaluator:
     get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
-    def __init__(self, task: str, members: int, episodes: int, workers: int):
-        """`episodes` of every member, played by `workers` processes, or here if there are none."""
+    def __init__(self, task: str, members: int, episodes: int, workers: int, stands_back: bool = False):
+        """`episodes` of every member, played by `workers` processes, or here if there are none.
+
+        Processes that stand back leave cores that are wanted to those that train.
+        """
         self._shape = (members, episodes)
         self._player = Player(task, episodes) if workers == 0 else None
         self._helpers: list[Helper] = []
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes), who))
+                self._helpers.append(Helper(serve, (task, episodes, _NICENESS if stands_back else 0), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()

@@ -8,14 +8,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aes_rl.training import simulator
-from aes_rl.training.workers import leave_interrupts_to_the_parent
+from aes_rl.training.workers import leave_signals_to_the_parent
 
 Array = np.ndarray[Any, Any]
 Layers = list[tuple[Array, Array]]
 """Weight and bias of every layer of one member's policy."""
-
-_NICENESS = 10
-"""How far a process that plays stands back for those that train, where there are more of them than cores."""
 
 
 class Part(NamedTuple):
@@ -76,11 +73,10 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
     return action
 
 
-def serve(pipe: Connection, task: str, episodes: int) -> None:
+def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
     """Play parts for the other end of a pipe until it is gone."""
-    leave_interrupts_to_the_parent()
-    if hasattr(os, "nice"):
-        os.nice(_NICENESS)
+    leave_signals_to_the_parent()
+    os.nice(niceness)
     try:
         player = Player(task, episodes)
         while True:

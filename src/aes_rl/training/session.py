@@ -132,7 +132,8 @@ class Session:
         evaluation = run.env_step // self.config.evaluate_every
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), self._evaluation_workers(np.size(seeds)))
+            workers = self._evaluation_workers(np.size(seeds))
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, stands_back=self._plays_beside)
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
 

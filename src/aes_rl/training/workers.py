@@ -7,7 +7,6 @@ The turn to step, asked for a thousand times a second, travels through shared me
 import multiprocessing
 import multiprocessing.connection
 import os
-import signal
 import tempfile
 import traceback
 from collections.abc import Callable, Iterable
@@ -100,14 +99,16 @@ def wait_for_answer(helpers: Iterable[Helper]) -> None:
 class Worker(Helper):
     """A process that steps some members' environments."""
 
-    def __init__(self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard"):
+    def __init__(
+        self, number: int, task: str, members: list[int], seeds: list[int], board: "SharedBoard", turns: Turns
+    ):
         line, their_line = multiprocessing.get_context("spawn").Pipe()
         arguments = (their_line, number, task, members, seeds, board)
         super().__init__(_work, arguments, f"the environments of members {members} ({task})")
         their_line.close()
         self.members = members
-        self._turns, self._number = board.turns(), number
-        self._bell = Bell(line, self._pipe, *self._turns.sleeps(number)[::-1])
+        self._turns, self._number = turns, number
+        self._bell = Bell(line, self._pipe, *turns.sleeps(number)[::-1])
 
     def ask_step(self) -> None:
         """Let the environments step, now that the number of the turn is raised."""
@@ -147,9 +148,9 @@ class SharedBoard:
             os.unlink(path)
 
 
-def leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches the whole group: the parent finishes its step and saves, and needs its helpers for that."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+def leave_signals_to_the_parent() -> None:
+    """Form a group of its own: the parent finishes its step and saves when it is stopped, and needs its helpers."""
+    os.setpgid(0, 0)
 
 
 def _shared_file() -> str:
@@ -169,7 +170,7 @@ def _work(
     seeds: list[int],
     shared: SharedBoard,
 ) -> None:
-    leave_interrupts_to_the_parent()
+    leave_signals_to_the_parent()
     board, turns = shared.board(), shared.turns()
     bell = Bell(line, pipe, *turns.sleeps(number))
     try:
