@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 SUMMARY = ROOT / "results" / "published.csv"
 GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
-STEPS = (*range(20_000, 300_000, 20_000), 300_000, 1_000_000)
+STEPS = (*range(20_000, 300_000, 20_000), 300_000, 980_000, 1_000_000)
 DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(), "ddpg": DDPG()}
 PUBLISHED: dict[str, SAC | DDPG] = {
     "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2),
@@ -54,14 +54,17 @@ class Range(NamedTuple):
     highest: float
 
     def __str__(self) -> str:
-        digits = 1 if abs(self.highest) < 100 else 0
+        digits = 1 if max(abs(self.lowest), abs(self.highest)) < 20 else 0
         if self.seeds == 1:
-            return f"{self.mean:,.{digits}f}"
-        return f"{self.lowest:,.{digits}f} to {self.highest:,.{digits}f} (mean {self.mean:,.{digits}f})"
+            return f"{self.mean:,.{digits}f}".replace("-", "−")
+        text = f"{self.lowest:,.{digits}f} to {self.highest:,.{digits}f} (mean {self.mean:,.{digits}f})"
+        return text.replace("-", "−")
 
 
 Summary = dict[tuple[str, str, int, str], Range]
 """By task, agent, step and reading."""
+Uniform = dict[tuple[str, str], list[Curve]]
+"""The seeds of uniform replay, by task (without its version) and agent."""
 
 
 def summarise(directory: Path, target: Path) -> None:
@@ -81,7 +84,7 @@ def summarise(directory: Path, target: Path) -> None:
 
 def page() -> str:
     """Both tables, as Markdown."""
-    published = _summary()
+    grid, published = _uniform(GRID), _summary()
     as_published = [
         f"- {agent.upper()}: {_listed(_changes(_options(settings), DEFAULTS[agent]))}."
         for agent, settings in PUBLISHED.items()
@@ -98,7 +101,7 @@ def page() -> str:
         "",
         "| task | agent | steps | here | published | of ours inside |",
         "|---|---|---|---|---|---|",
-        *_grid_lines(published),
+        *_grid_lines(grid, published),
         "",
         "## Other settings",
         "",
@@ -107,40 +110,41 @@ def page() -> str:
         "",
         *as_published,
         "",
-        "| task | agent | settings | steps | seeds | here | published |",
-        "|---|---|---|---|---|---|---|",
-        *_settings_lines(published),
+        "| task | agent | settings | device | steps | seeds | here | published |",
+        "|---|---|---|---|---|---|---|---|",
+        *_settings_lines(grid, published),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _grid_lines(published: Summary) -> Iterator[str]:
-    for (task, agent), curves in _uniform(GRID).items():
+def _grid_lines(grid: Uniform, published: Summary) -> Iterator[str]:
+    for (task, agent), curves in grid.items():
         step = int(curves[0].steps[-1])
         scores = np.array([curve.scores[-LAST:].mean() for curve in curves])
-        theirs = published[task, agent, next(known for known in STEPS if known >= step), "last_ten"]
+        theirs = _at(published, task, agent, step, "last_ten")
         inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
         yield f"| {task} | {agent.upper()} | {step:,} | {_range(scores)} | {theirs} | {inside} of {len(scores)} |"
 
 
-def _settings_lines(published: Summary) -> list[str]:
+def _settings_lines(grid: Uniform, published: Summary) -> list[str]:
     """What was tried, and the grid's own runs at the same steps before it."""
-    found: dict[tuple[str, str], list[tuple[str, list[Curve], list[int]]]] = {}
+    found: dict[tuple[str, str], list[tuple[str, str, list[Curve], list[int]]]] = {}
     for folder in sorted(SETTINGS.iterdir()):
         config = json.loads(next(folder.rglob("config.json")).read_text())
         ((cell, curves),) = _uniform(folder).items()
-        steps = sorted({100_000, int(curves[0].steps[-1])})
-        found.setdefault(cell, []).append((_described(config), curves, steps))
+        last = min(int(curve.steps[-1]) for curve in curves)
+        steps = sorted({min(100_000, last), last})
+        found.setdefault(cell, []).append((_described(config), config["device"], curves, steps))
     lines = []
     for cell, tried in found.items():
         everywhere = sorted({step for *_, steps in tried for step in steps})
-        for settings, curves, steps in [("as here", _uniform(GRID)[cell], everywhere), *tried]:
+        for settings, device, curves, steps in [("as here", "cuda", grid[cell], everywhere), *tried]:
             for step in steps:
                 scores = np.array([curve.scores[curve.steps == step][0] for curve in curves])
                 task, agent = cell
                 lines.append(
-                    f"| {task} | {agent.upper()} | {settings} | {step:,} | {len(scores)} | {_range(scores)} "
-                    f"| {published[task, agent, step, 'at']} |"
+                    f"| {task} | {agent.upper()} | {settings} | {device} | {step:,} | {len(scores)} "
+                    f"| {_range(scores)} | {_at(published, task, agent, step, 'at')} |"
                 )
     return lines
 
@@ -166,9 +170,17 @@ def _summary() -> Summary:
         }
 
 
-def _uniform(folder: Path) -> dict[tuple[str, str], list[Curve]]:
-    """The seeds of uniform replay, by task (without its version) and agent."""
-    found: dict[tuple[str, str], list[Curve]] = {}
+def _at(published: Summary, task: str, agent: str, step: int, reading: str) -> Range:
+    try:
+        return published[task, agent, step, reading]
+    except KeyError:
+        raise SystemExit(
+            f"{SUMMARY} has no {task} {agent} at step {step}; add it to STEPS and summarise again"
+        ) from None
+
+
+def _uniform(folder: Path) -> Uniform:
+    found: Uniform = {}
     for curve in load(folder).curves:
         if curve.sampler == "uniform":
             found.setdefault((curve.task.split("-")[0], curve.agent), []).append(curve)

@@ -122,8 +122,8 @@ def _sections(
     if against is not None:
         path = figures.save(against, directory, "captured_against_score")
         caption = (
-            "Every sampler in every cell: the share of the removable variance that it removed, and the probability "
-            "that a run of it has a higher score than one of uniform replay, with 95 % bootstrap intervals."
+            "Every sampler on every task, SAC filled, DDPG hollow: the share of the removable variance that it "
+            "removed, and the probability that a run of it has a higher score than one of uniform replay."
         )
         sections.append(Section("Variance against score", [picture(path, caption)]))
     return sections

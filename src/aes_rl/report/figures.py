@@ -1,5 +1,6 @@
 """The figures, each saved as PNG, SVG and PDF."""
 
+from itertools import cycle
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +43,8 @@ LOOK: Any = {
     "figure.dpi": 110,
 }
 _COLUMNS = 4
-_MARKERS = "osD^vP*XhpH<>8d"
-"""For cells; fifteen are told apart."""
+_MARKERS = "osD^vP*X"
+"""For tasks; the paper's eight are told apart."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """For lines that stand for no sampler."""
 
@@ -164,19 +165,19 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
     measured = [one for one in made if one.measured_seeds]
     if not measured:
         return None
-    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
     sides = figure.subplots(1, 2, sharey=True)
-    cells = list(dict.fromkeys((one.task, one.agent) for one in measured))
+    markers = dict(zip(dict.fromkeys(one.task for one in measured), cycle(_MARKERS), strict=False))
     shown: dict[str, Any] = {}
     for one in measured:
-        colour, marker = style_of(one.sampler)["color"], _MARKERS[cells.index((one.task, one.agent)) % len(_MARKERS)]
+        colour = style_of(one.sampler)["color"]
+        inside = colour if one.agent == "sac" else "white"
+        look = {"color": colour, "marker": markers[one.task], "markerfacecolor": inside, "linestyle": "none"}
         for axis, improvement in zip(sides, (one.training_improvement, one.final_improvement), strict=True):
-            axis.plot([one.captured] * 2, [improvement.low, improvement.high], color=colour, alpha=0.25)
-            axis.plot(one.captured, improvement.value, color=colour, marker=marker, markersize=6)
+            axis.plot(one.captured, improvement.value, **look)
         shown.setdefault(one.sampler, Line2D([], [], color=colour, linewidth=4))
-    for number, (task, agent) in enumerate(cells):
-        marker = _MARKERS[number % len(_MARKERS)]
-        shown[f"{paper.name_of(task)}, {agent.upper()}"] = Line2D([], [], color="#444", linestyle="none", marker=marker)
+    for task, marker in markers.items():
+        shown[paper.name_of(task)] = Line2D([], [], color="#444444", marker=marker, linestyle="none")
     for axis, when in zip(sides, ("on the way", "at the end"), strict=True):
         axis.axhline(0.5, color="#999999", linewidth=0.8)
         axis.axvline(0, color="#999999", linewidth=0.8)

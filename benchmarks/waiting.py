@@ -1,0 +1,65 @@
+"""Training steps and test episodes with fewer cores than processes: python benchmarks/waiting.py [rounds].
+
+The learner is a pause of 0.3 ms, as if a GPU worked; environments and players are real. To compare with another commit,
+check it out beside this one and run this file with its src on PYTHONPATH, taking turns.
+"""
+
+import sys
+import time
+from typing import Any
+
+import numpy as np
+
+from aes_rl.agents import SAC, make_agent
+from aes_rl.engines import choose
+from aes_rl.streams import Streams
+from aes_rl.training.environments import Environments
+from aes_rl.training.evaluation import Evaluator
+
+TASK, MEMBERS, EPISODES, SECONDS, PAUSE = "HalfCheetah-v5", 4, 2, 6.0, 0.0003
+CASES = {
+    "a worker and two players": (1, 2, False),
+    "a worker and two players that stand back": (1, 2, True),
+    "a worker alone": (1, 0, False),
+}
+
+
+def measure(workers: int, players: int, stands_back: bool) -> tuple[float, float]:
+    """Training steps of every member, and steps of test episodes, a second."""
+    environments = Environments(TASK, list(range(MEMBERS)), workers)
+    sizes = environments.board.observation.shape[1], environments.board.action.shape[1]
+    agent = make_agent(SAC(), *sizes, Streams(list(range(MEMBERS)), choose("torch", "cpu")))
+    evaluator = Evaluator(TASK, MEMBERS, EPISODES, players, stands_back) if players else None
+    seeds = np.arange(MEMBERS * EPISODES).reshape(MEMBERS, EPISODES).tolist()
+    actions = np.random.default_rng(0).uniform(-1, 1, (100, MEMBERS, sizes[1])).astype(np.float32)
+    if evaluator is not None:
+        evaluator.start(agent, seeds)
+    trained = played = 0
+    start = time.perf_counter()
+    while time.perf_counter() - start < SECONDS:
+        environments.send(actions[trained % 100])
+        time.sleep(PAUSE)
+        environments.receive()
+        trained += 1
+        if evaluator is not None and trained % 50 == 0 and evaluator.is_done():
+            played += int(evaluator.finish().lengths.sum())
+            evaluator.start(agent, seeds)
+    environments.close()
+    if evaluator is not None:
+        evaluator.close()
+    return trained / SECONDS, played / SECONDS
+
+
+def main(rounds: int) -> None:
+    """Print every round; the cases take turns."""
+    found: dict[str, list[Any]] = {name: [] for name in CASES}
+    for _ in range(rounds):
+        for name, case in CASES.items():
+            found[name].append(measure(*case))
+    for name, pairs in found.items():
+        steps, tests = (" · ".join(f"{value:,.0f}" for value in values) for values in zip(*pairs, strict=True))
+        print(f"{name}: training {steps}; test episodes {tests}")
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 3)
