@@ -1,14 +1,18 @@
 """Less variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
 
 import csv
+import json
+import runpy
 import shutil
 import subprocess
 import sys
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from aes_rl.agents import DDPG
 from aes_rl.cli import main
 from aes_rl.report.load import load
 from aes_rl.report.verdicts import verdicts
@@ -97,6 +101,19 @@ def test_published_curves_are_summarised(tmp_path) -> None:
     at, last_ten = found[100_000, "at"], found[1_000_000, "last_ten"]
     assert [float(at[name]) for name in ("seeds", "lowest", "mean", "highest")] == [10, 2000, 2004.5, 2009]
     assert [float(last_ten[name]) for name in ("lowest", "highest")] == [19550, 19559]
+
+
+def test_settings_are_told_by_the_least_that_differs() -> None:
+    published = runpy.run_path(str(PROJECT / "scripts" / "published.py"))
+
+    def described(settings):
+        return published["_described"]({"agent": "ddpg", "ddpg": json.loads(json.dumps(asdict(settings)))})
+
+    theirs = published["PUBLISHED"]["ddpg"]
+    assert described(DDPG()) == "as here"
+    assert described(theirs) == "as published"
+    assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
+    assert described(replace(DDPG(), warm_up_steps=25_000)) == "as here but warm up steps 25000"
 
 
 def read(path):
