@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[1]
 SUMMARY = ROOT / "results" / "published.csv"
 GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
-STEPS = (*range(20_000, 300_000, 20_000), 300_000, 980_000, 1_000_000)
+STEPS = (*range(10_000, 300_000, 10_000), 300_000, 980_000, 1_000_000)
 DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(), "ddpg": DDPG()}
 PUBLISHED: dict[str, SAC | DDPG] = {
     "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2),
@@ -41,6 +41,8 @@ PUBLISHED: dict[str, SAC | DDPG] = {
     ),
 }
 """The settings of the published runs, as far as they are options here."""
+SHORTEST = 300_000
+"""Steps of the grid's shortest run."""
 LAST = 10
 """Evaluations whose mean is a final score."""
 
@@ -152,7 +154,7 @@ def _settings_lines(grid: Uniform, published: Summary) -> list[str]:
 def _readings(steps: Array, scores: Array, step: int) -> Iterator[tuple[str, Array]]:
     end = int(np.searchsorted(steps, step, side="right"))
     yield "at", scores[:, end - 1]
-    if end >= LAST:
+    if step >= SHORTEST:
         yield "last_ten", scores[:, end - LAST : end].mean(axis=1)
 
 
