@@ -69,7 +69,7 @@ learn: .venv/dev ## Train real tasks to a score, here and in the host libraries,
 
 results: .venv/demo ## Rebuild every table and figure of docs/results from results
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
-	$(BIN)/python scripts/published.py
+	$(BIN)/python scripts/beside_published.py
 	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.svg docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches

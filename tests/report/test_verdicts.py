@@ -83,7 +83,10 @@ def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
 
 def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:
     made = subprocess.run(
-        [sys.executable, PROJECT / "scripts" / "published.py", "--print"], capture_output=True, text=True, check=True
+        [sys.executable, PROJECT / "scripts" / "beside_published.py", "--print"],
+        capture_output=True,
+        text=True,
+        check=True,
     ).stdout
     assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
 
@@ -95,7 +98,7 @@ def test_published_curves_are_summarised(tmp_path) -> None:
     curves, target = tmp_path / "curves", tmp_path / "summary.csv"
     curves.mkdir()
     (curves / "Hopper-v3_sac.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-    subprocess.run([sys.executable, PROJECT / "scripts" / "published.py", curves, target], check=True)
+    subprocess.run([sys.executable, PROJECT / "scripts" / "beside_published.py", curves, target], check=True)
     with target.open(newline="") as handle:
         found = {(int(row["env_step"]), row["reading"]): row for row in csv.DictReader(handle)}
     at, last_ten = found[100_000, "at"], found[1_000_000, "last_ten"]
@@ -104,7 +107,7 @@ def test_published_curves_are_summarised(tmp_path) -> None:
 
 
 def test_settings_are_told_by_the_least_that_differs() -> None:
-    published = runpy.run_path(str(PROJECT / "scripts" / "published.py"))
+    published = runpy.run_path(str(PROJECT / "scripts" / "beside_published.py"))
 
     def described(settings):
         return published["_described"]({"agent": "ddpg", "ddpg": json.loads(json.dumps(asdict(settings)))})

@@ -1,7 +1,7 @@
 """Uniform replay beside published runs.
 
-python scripts/published.py          writes docs/results/published.md from results; with --print, prints it
-python scripts/published.py FROM TO  summarises published curves, FROM/TASK-vN_AGENT.csv, in a table such as
+python scripts/beside_published.py          writes docs/results/published.md from results; with --print, prints it
+python scripts/beside_published.py FROM TO  summarises published curves, FROM/TASK-vN_AGENT.csv, in a table such as
                                      results/published.csv
 """
 
@@ -19,6 +19,7 @@ from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.report.load import Array, Curve, load
 from aes_rl.report.reference import read_reference
+from aes_rl.report.tables import markdown_row
 
 ROOT = Path(__file__).parents[1]
 SUMMARY = ROOT / "results" / "published.csv"
@@ -41,8 +42,6 @@ PUBLISHED: dict[str, SAC | DDPG] = {
     ),
 }
 """The settings of the published runs, as far as they are options here."""
-SHORTEST = 300_000
-"""Steps of the grid's shortest run."""
 LAST = 10
 """Evaluations whose mean is a final score."""
 
@@ -86,7 +85,7 @@ def summarise(directory: Path, target: Path) -> None:
 
 def page() -> str:
     """Both tables, as Markdown."""
-    grid, published = _uniform(GRID), _summary()
+    published = _summary()
     as_published = [
         f"- {agent.upper()}: {_listed(_changes(_options(settings), DEFAULTS[agent]))}."
         for agent, settings in PUBLISHED.items()
@@ -103,7 +102,7 @@ def page() -> str:
         "",
         "| task | agent | steps | here | published | of ours inside |",
         "|---|---|---|---|---|---|",
-        *_grid_lines(grid, published),
+        *_grid_lines(published),
         "",
         "## Other settings",
         "",
@@ -114,47 +113,50 @@ def page() -> str:
         "",
         "| task | agent | settings | device | steps | seeds | here | published |",
         "|---|---|---|---|---|---|---|---|",
-        *_settings_lines(grid, published),
+        *_settings_lines(published),
     ]
     return "\n".join(lines) + "\n"
 
 
-def _grid_lines(grid: Uniform, published: Summary) -> Iterator[str]:
-    for (task, agent), curves in grid.items():
+def _grid_lines(published: Summary) -> Iterator[str]:
+    for (task, agent), curves in _uniform(GRID).items():
         step = int(curves[0].steps[-1])
         scores = np.array([curve.scores[-LAST:].mean() for curve in curves])
         theirs = _at(published, task, agent, step, "last_ten")
         inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
-        yield f"| {task} | {agent.upper()} | {step:,} | {_range(scores)} | {theirs} | {inside} of {len(scores)} |"
+        yield markdown_row(
+            [task, agent.upper(), f"{step:,}", str(_range(scores)), str(theirs), f"{inside} of {len(scores)}"]
+        )
 
 
-def _settings_lines(grid: Uniform, published: Summary) -> list[str]:
-    """What was tried, and the grid's own runs at the same steps before it."""
-    found: dict[tuple[str, str], list[tuple[str, str, list[Curve], list[int]]]] = {}
+def _settings_lines(published: Summary) -> Iterator[str]:
+    """The grid's own runs at the steps of what was tried, and then that."""
+    tried: dict[tuple[str, str], list[Path]] = {}
     for folder in sorted(SETTINGS.iterdir()):
-        config = json.loads(next(folder.rglob("config.json")).read_text())
-        ((cell, curves),) = _uniform(folder).items()
-        last = min(int(curve.steps[-1]) for curve in curves)
-        steps = sorted({min(100_000, last), last})
-        found.setdefault(cell, []).append((_described(config), config["device"], curves, steps))
-    lines = []
-    for cell, tried in found.items():
-        everywhere = sorted({step for *_, steps in tried for step in steps})
-        for settings, device, curves, steps in [("as here", "cuda", grid[cell], everywhere), *tried]:
-            for step in steps:
-                scores = np.array([curve.scores[curve.steps == step][0] for curve in curves])
-                task, agent = cell
-                lines.append(
-                    f"| {task} | {agent.upper()} | {settings} | {device} | {step:,} | {len(scores)} "
-                    f"| {_range(scores)} | {_at(published, task, agent, step, 'at')} |"
-                )
-    return lines
+        ((cell, _),) = _uniform(folder).items()
+        tried.setdefault(cell, []).append(folder)
+    for (task, agent), folders in tried.items():
+        steps = {folder: _read_at(folder) for folder in folders}
+        everywhere = sorted({step for own in steps.values() for step in own})
+        for folder, own in {GRID / f"{task.lower()}-{agent}": everywhere, **steps}.items():
+            config = json.loads(next(folder.rglob("config.json")).read_text())
+            for step in own:
+                scores = np.array([c.scores[c.steps == step][0] for c in _uniform(folder)[task, agent]])
+                theirs = _at(published, task, agent, step, "at")
+                cells = [_described(config), config["device"], f"{step:,}", len(scores), _range(scores), theirs]
+                yield markdown_row([task, agent.upper(), *map(str, cells)])
+
+
+def _read_at(folder: Path) -> list[int]:
+    """100,000 steps, and the last that all seeds have reached."""
+    last = min(int(curve.steps[-1]) for curves in _uniform(folder).values() for curve in curves)
+    return sorted({min(100_000, last), last})
 
 
 def _readings(steps: Array, scores: Array, step: int) -> Iterator[tuple[str, Array]]:
     end = int(np.searchsorted(steps, step, side="right"))
     yield "at", scores[:, end - 1]
-    if step >= SHORTEST:
+    if end >= LAST:
         yield "last_ten", scores[:, end - LAST : end].mean(axis=1)
 
 
@@ -185,7 +187,7 @@ def _uniform(folder: Path) -> Uniform:
     found: Uniform = {}
     for curve in load(folder).curves:
         if curve.sampler == "uniform":
-            found.setdefault((curve.task.split("-")[0], curve.agent), []).append(curve)
+            found.setdefault((paper.name_of(curve.task), curve.agent), []).append(curve)
     return found
 
 
