@@ -9,6 +9,7 @@ writes needs a barrier between them.
 
 import math
 import os
+import resource
 import selectors
 import sys
 import time
@@ -93,6 +94,4 @@ class Bell:
 
 def _times_displaced() -> int:
     """How often another process was given this thread's core while it had work."""
-    import resource  # of Linux; elsewhere nobody looks
-
     return resource.getrusage(resource.RUSAGE_THREAD).ru_nivcsw
