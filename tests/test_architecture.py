@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
-    {"types", "checks", "paper", "lazy"},
+    {"types", "checks", "paper", "lazy", "machine"},
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},

@@ -1,7 +1,6 @@
 """Simulations of samplers on recorded problems, side by side on all cores."""
 
 import multiprocessing
-import os
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from importlib import import_module
@@ -14,6 +13,7 @@ from rich.progress import track
 from aes_rl import checks
 from aes_rl.lab.score import Point, score_of
 from aes_rl.lab.trace import Trace
+from aes_rl.machine import cores
 
 
 class Simulation(NamedTuple):
@@ -33,7 +33,7 @@ def simulate(
     """
     if workers is not None:
         checks.count("workers", workers)
-    count = min(workers or os.cpu_count() or 1, len(simulations))
+    count = min(workers or cores(), len(simulations))
     console = Console(stderr=True)
     if count <= 1:
         return [_points(simulation) for simulation in track(simulations, "simulating", console=console)]

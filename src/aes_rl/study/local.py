@@ -8,6 +8,7 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from aes_rl.machine import cores
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _LONGEST_STOP = 120
@@ -18,7 +19,7 @@ class LocalExecutor(AbstractExecutor):
     """As many workers at a time as the processor has cores for."""
 
     def __init__(self, processes: int | None = None, threads: int = 1):
-        self.most_jobs = processes or max(1, (os.cpu_count() or 1) // threads)
+        self.most_jobs = processes or max(1, cores() // threads)
         self._threads = threads
 
     @override

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 
 from aes_rl.agents import DDPG, SAC
+from aes_rl.machine import cores
 from aes_rl.samplers.registry import RULES
 from aes_rl.training.config import TRAINABLE, SamplerOptions, Training
 
@@ -107,7 +108,7 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "machine": {
             "system": platform.platform(),
-            "processors": os.cpu_count(),
+            "processors": cores(),
             "threads": torch.get_num_threads(),
             "gpu": torch.cuda.get_device_name() if torch.device(config.device).type == "cuda" else None,
         },

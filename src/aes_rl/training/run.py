@@ -1,12 +1,12 @@
 """A run: the parts that one configuration puts together, and the two clocks they share."""
 
-import os
 from typing import NamedTuple
 
 import torch
 
 from aes_rl.agents import Update, make_agent
 from aes_rl.engines import Aside
+from aes_rl.machine import cores
 from aes_rl.replay import Replay, Sample
 from aes_rl.streams import Stream
 from aes_rl.training import memory
@@ -125,6 +125,6 @@ def workers_for(environments: int) -> int:
     """
     if environments <= 2:
         return 0
-    most = max(2, (os.cpu_count() or 1) - 2)
+    most = max(2, cores() - 2)
     turns = -(-environments // most)
     return -(-environments // turns)

@@ -1,6 +1,5 @@
 """A run from start or checkpoint to its end: evaluation, tables, checkpoints, progress and interruption."""
 
-import os
 import signal
 import time
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ import torch
 
 from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
+from aes_rl.machine import cores
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
@@ -144,7 +144,7 @@ class Session:
         if run.workers == 0:
             return 0
         if self._plays_beside:
-            return min(episodes, max(2, (os.cpu_count() or 1) - 2))  # they stand back for who trains
+            return min(episodes, max(2, cores() - 2))  # they stand back for who trains
         return workers_for(episodes) if config.workers is None else run.workers
 
     def _look_after_evaluation(self, is_last: bool) -> None:

@@ -1,7 +1,6 @@
 """How fast a population trains on a GPU, and where the time goes: the command `aes-rl bench gpu`."""
 
 import json
-import os
 import statistics
 import time
 from collections.abc import Callable
@@ -17,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aes_rl.agents import SAC
+from aes_rl.machine import cores
 from aes_rl.training import loop
 from aes_rl.training.capture import Captured
 from aes_rl.training.config import Training
@@ -147,7 +147,7 @@ def bench(words: list[str]) -> None:
     if asked.output is not None:
         machine = {
             "gpu": torch.cuda.get_device_name(),
-            "cores": os.cpu_count(),
+            "cores": cores(),
             "versions": {name: version(name) for name in ("torch", "triton", "gymnasium", "mujoco")},
             "cuda": torch.version.cuda,
         }
