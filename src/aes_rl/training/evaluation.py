@@ -17,9 +17,6 @@ Array = np.ndarray[Any, Any]
 _PARTS_A_PROCESS = 4
 """At least; fewer leave processes idle while the last one plays, more play few episodes side by side."""
 
-_NICENESS = 10
-"""Of processes that stand back, on top of this one's."""
-
 
 class Score(NamedTuple):
     """Test episodes of every member."""
@@ -48,7 +45,7 @@ class Evaluator:
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, _NICENESS if stands_back else 0), who))
+                self._helpers.append(Helper(serve, (task, episodes, stands_back), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()

@@ -73,10 +73,11 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
     return action
 
 
-def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
+def serve(pipe: Connection, task: str, episodes: int, stands_back: bool) -> None:
     """Play parts for the other end of a pipe until it is gone."""
     leave_signals_to_the_parent()
-    os.nice(niceness)
+    if stands_back:
+        _stand_back()
     try:
         player = Player(task, episodes)
         while True:
@@ -86,3 +87,11 @@ def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
         pass  # the parent is gone or has closed the pipe
     except Exception:
         pipe.send(("failed", traceback.format_exc()))
+
+
+def _stand_back() -> None:
+    """Play where a core has nothing else to do, and leave it at once to whoever wakes up there to train."""
+    if hasattr(os, "SCHED_IDLE"):
+        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+    else:
+        os.nice(19)
