@@ -1,5 +1,7 @@
 """The five measures and the statistics, by hand and against rliable."""
 
+from itertools import combinations
+
 import numpy as np
 import pytest
 import scipy.stats
@@ -98,3 +100,23 @@ def test_many_permutations_are_drawn() -> None:
     expected = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
     assert 0.005 < expected < 0.5
     assert statistics.permutation_test(one, other) == pytest.approx(expected, abs=0.01)
+
+
+def test_the_pooled_test_is_what_counting_all_ways_gives() -> None:
+    """Two tasks with three runs a side: twenty ways each, four hundred together."""
+    generator = np.random.default_rng(3)
+    pairs = [(generator.normal(1.5, 1, 3), generator.normal(0, 1, 3)) for _ in range(2)]
+
+    def wins(ours, theirs) -> float:
+        return statistics.probability_of_improvement(np.array(ours)[:, None], np.array(theirs)[:, None]) - 0.5
+
+    by_chance = []
+    for first, second in pairs:
+        runs = [*first, *second]
+        ways = list(combinations(range(6), 3))
+        by_chance.append([wins([runs[i] for i in way], [runs[i] for i in range(6) if i not in way]) for way in ways])
+    happened = abs(sum(wins(*pair) for pair in pairs))
+    expected = np.mean([abs(a + b) >= happened - 1e-9 for a in by_chance[0] for b in by_chance[1]])
+    assert 0.01 < expected < 0.9
+    assert statistics.pooled_permutation_test(pairs) == pytest.approx(expected, abs=0.005)
+    assert statistics.pooled_permutation_test([pair[::-1] for pair in pairs]) == pytest.approx(expected, abs=0.005)

@@ -15,7 +15,7 @@ import pytest
 from aes_rl.agents import DDPG
 from aes_rl.cli import main
 from aes_rl.report.load import load
-from aes_rl.report.verdicts import verdicts
+from aes_rl.report.verdicts import together, together_as_csv, verdicts
 from tests.report.conftest import write_run
 
 PROJECT = Path(__file__).parents[2]
@@ -58,6 +58,25 @@ def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
     assert adaptive.final == pytest.approx(np.mean(means))
 
 
+def test_what_one_task_leaves_open_two_may_tell(tmp_path) -> None:
+    """Four wins of five on each task: p 0.15 alone, and less together."""
+    own, other = [1.0, 3.0, 4.0, 5.0, 6.0], [2.0, 2.1, 2.2, 2.3, 2.4]
+    seeds = (2, 20, 200, 2000, 20000)
+    sides = {"uniform": other, "adaptive": own}
+    scores = {
+        (sampler, seed): [score] * 4 for sampler, side in sides.items() for seed, score in zip(seeds, side, strict=True)
+    }
+    write_run(tmp_path / "hopper", scores)
+    write_run(tmp_path / "walker", scores, task="Walker2d-v5")
+    write_run(tmp_path / "too few seeds", {key: side for key, side in scores.items() if key[1] < 2000}, task="Ant-v5")
+    results = load(tmp_path)
+    (found,) = together(results, window=2)
+    assert (found.sampler, found.other, found.tasks) == ("adaptive", "uniform", 2)
+    assert found.final_improvement == found.training_improvement == pytest.approx(0.8)
+    alone = [one.final_p for one in verdicts(results, window=2) if one.seeds == 5]
+    assert found.final_p < 0.05 < min(alone)
+
+
 def test_few_seeds_and_missing_readings(tmp_path) -> None:
     scores = {(sampler, seed): [base] * 4 for sampler, base in (("uniform", 1.0), ("adaptive", 2.0)) for seed in (1, 2)}
     write_run(tmp_path / "run", scores)
@@ -79,6 +98,11 @@ def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
         assert rebuilt
         for key, numbers in rebuilt.items():
             assert published[key] == numbers, (name, key)
+
+
+def test_the_published_comparisons_over_all_tasks_are_what_the_published_runs_say() -> None:
+    made = together(load(PROJECT / "results" / "grid"), window=10)
+    assert together_as_csv(made) == (PROJECT / "docs" / "results" / "together.csv").read_text()
 
 
 def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:

@@ -55,6 +55,7 @@ def write_report(asked: Report) -> Path:
     rows = analysis.rows(results, asked.window, asked.tuned_seed)
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
     judged = verdicts.verdicts(results, asked.window)
+    together = verdicts.together(results, asked.window)
     sections = _sections(results, judged, asked.window, references, output / "figures")
     (output / "measures.csv").write_text(tables.as_csv(rows))
     (output / "measures.md").write_text(tables.as_markdown(made))
@@ -63,11 +64,18 @@ def write_report(asked: Report) -> Path:
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
     (output / "verdicts.csv").write_text(verdicts.as_csv(judged))
-    table = PlainTable("Less variance, higher score?", verdicts.HEAD, verdicts.in_cells(judged), _JUDGED)
+    comparisons = []
+    if judged:
+        lines = verdicts.in_cells(judged)
+        comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
+    if together:
+        (output / "together.csv").write_text(verdicts.together_as_csv(together))
+        lines = verdicts.together_in_cells(together)
+        comparisons.append(PlainTable("All tasks together, two by two", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
     title = asked.title or f"Study {asked.directory.resolve().name}"
     path = output / "index.html"
-    path.write_text(page(title, results, asked.window, sections, shown, table if judged else None))
-    (output / "report.md").write_text(markdown(title, results.problems, sections, shown, table if judged else None))
+    path.write_text(page(title, results, asked.window, sections, shown, comparisons))
+    (output / "report.md").write_text(markdown(title, results.problems, sections, shown, comparisons))
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False)
     _console.print(_terminal(made))
@@ -87,6 +95,11 @@ _JUDGED = (
     "by the mean of the last evaluations and by the mean over all of training (95 % bootstrap interval), and how often "
     "chance would tell them that far apart (permutation test); above 0.05 they are not told apart. Nothing is "
     "corrected for the number of comparisons: of twenty, one is below 0.05 by chance."
+)
+_TOGETHER = (
+    "Probability that a run of the sampler beats one of the other on the same task, mean over the tasks, by the mean "
+    "of the last evaluations and by the mean over all of training, and how often chance would tell them that far apart "
+    "(labels are shared out anew within each task). Nothing is corrected for the number of comparisons."
 )
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
 

@@ -56,7 +56,7 @@ def page(
     window: int,
     sections: list[Section],
     tables: list[TableOf],
-    verdicts: PlainTable | None,
+    comparisons: list[PlainTable],
 ) -> str:
     """The HTML."""
     facts = {
@@ -75,12 +75,12 @@ def page(
         tables=tables,
         columns=list(COLUMNS.values()),
         speeds=results.speeds,
-        verdicts=verdicts,
+        comparisons=comparisons,
     )
 
 
 def markdown(
-    title: str, problems: list[str], sections: list[Section], tables: list[TableOf], verdicts: PlainTable | None
+    title: str, problems: list[str], sections: list[Section], tables: list[TableOf], comparisons: list[PlainTable]
 ) -> str:
     """The same for a documentation page, figures as files beside it."""
     parts = [f"# {title}", *(f"Note: {problem}." for problem in problems)]
@@ -91,10 +91,10 @@ def markdown(
         beside = "In parentheses the paper's numbers, with ≠ where they do not compare. " if table.has_paper else ""
         note = f"Best values are bold. {beside}{table.note}"
         parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip(), note]
-    if verdicts is not None:
-        head = [markdown_row(verdicts.columns), markdown_row("---" for _ in verdicts.columns)]
-        body = [markdown_row(line) for line in verdicts.lines]
-        parts += [f"## {verdicts.title}", "\n".join(head + body), verdicts.note]
+    for comparison in comparisons:
+        head = [markdown_row(comparison.columns), markdown_row("---" for _ in comparison.columns)]
+        body = [markdown_row(line) for line in comparison.lines]
+        parts += [f"## {comparison.title}", "\n".join(head + body), comparison.note]
     return "\n\n".join(parts) + "\n"
 
 

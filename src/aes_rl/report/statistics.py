@@ -1,7 +1,7 @@
 """What the field asks of a comparison: pure functions of scores [runs, tasks] (Agarwal et al., 2021)."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -44,6 +44,21 @@ def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) ->
     Exact where the ways to share out the labels can be counted; else over random ones. With five runs a side a
     bootstrap interval of that probability is too narrow, and this is not.
     """
+    by_chance = _by_chance(scores, others, repetitions)
+    return float(np.mean(np.abs(by_chance) >= abs(by_chance[0]) - 1e-9))
+
+
+def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: int = 100_000) -> float:
+    """The same of the mean over tasks, labels being shared out within each task; over random ways."""
+    generator = np.random.default_rng(0)
+    each = [_by_chance(scores, others, 20_000) for scores, others in pairs]
+    happened = sum(one[0] for one in each)
+    by_chance = sum(generator.choice(one, repetitions) for one in each)
+    return float((1 + np.sum(np.abs(by_chance) >= abs(happened) - 1e-9)) / (1 + repetitions))
+
+
+def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
+    """The probability of improvement less a half for every way to share out the labels; first, what happened."""
     runs = np.concatenate([scores, others])
     signs = (np.sign(runs[:, None] - runs[None, :]) + 1) / 2  # 1 where the row's run beats the column's
     count, total = len(scores), len(runs)
@@ -55,8 +70,8 @@ def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) ->
         ours[0] = np.arange(count)  # what happened is one of the ways
     is_ours = np.zeros((len(ours), total))
     np.put_along_axis(is_ours, ours, 1.0, axis=1)
-    wins = np.einsum("ri,ij,rj->r", is_ours, signs, 1 - is_ours) / (count * (total - count))
-    return float(np.mean(np.abs(wins - 0.5) >= abs(wins[0] - 0.5) - 1e-9))
+    wins: Array = np.einsum("ri,ij,rj->r", is_ours, signs, 1 - is_ours) / (count * (total - count))
+    return wins - 0.5
 
 
 def bootstrap(

@@ -1,14 +1,21 @@
-"""Did less variance come with a higher score? Cell by cell, each sampler against uniform replay."""
+"""Did less variance come with a higher score? Cell by cell against uniform replay, and all tasks together."""
 
 import csv
 from io import StringIO
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
 
 from aes_rl.report.load import Array, Results, common
 from aes_rl.report.measures import smooth
-from aes_rl.report.statistics import Interval, permutation_test, probability_of_improvement, with_interval
+from aes_rl.report.statistics import (
+    Interval,
+    permutation_test,
+    pooled_permutation_test,
+    probability_of_improvement,
+    with_interval,
+)
 
 BASELINE = "uniform"
 _LEVEL = 0.05
@@ -65,17 +72,12 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
     """One for every sampler beside uniform replay in every cell."""
     made = []
     for task, agent, sampler in results.methods():
-        own, other = results.seeds_of((task, agent, sampler)), results.seeds_of((task, agent, BASELINE))
-        seeds = [seed for seed in own if seed in other]
+        cell = (task, agent, sampler)
+        seeds, ours, theirs = _sides(results, task, agent, sampler, BASELINE)
         if sampler == BASELINE or not seeds:
             continue
-        _, scores = common([own[seed] for seed in seeds] + [other[seed] for seed in seeds])
-        if scores.shape[1] == 0:
-            continue
-        ours, theirs = np.split(scores, 2)
-        ends, their_ends = (smooth(side, window)[:, -1:] for side in (ours, theirs))
-        means, their_means = (side.mean(axis=1, keepdims=True) for side in (ours, theirs))
-        cell = (task, agent, sampler)
+        ends, their_ends = _ends(ours, window), _ends(theirs, window)
+        means, their_means = _means(ours), _means(theirs)
         captured = _late(results, cell, seeds, "")
         networks = {network for *run, _, network in results.variance_by_network if tuple(run) == cell}
         by_network = {name: _late(results, cell, seeds, name) for name in sorted(networks)}
@@ -89,13 +91,59 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
                 {name: float(late.mean()) for name, late in by_network.items() if len(late)},
                 float(ends.mean()),
                 float(their_ends.mean()),
-                with_interval(probability_of_improvement, ends, their_ends),
-                with_interval(probability_of_improvement, means, their_means),
-                permutation_test(ends[:, 0], their_ends[:, 0]),
-                permutation_test(means[:, 0], their_means[:, 0]),
+                with_interval(probability_of_improvement, ends[:, None], their_ends[:, None]),
+                with_interval(probability_of_improvement, means[:, None], their_means[:, None]),
+                permutation_test(ends, their_ends),
+                permutation_test(means, their_means),
             )
         )  # fmt: skip
     return made
+
+
+class Together(NamedTuple):
+    """Two samplers on all tasks that both have run."""
+
+    agent: str
+    sampler: str
+    other: str
+    tasks: int
+    final_improvement: float
+    """Probability that a run of the first ends higher than one of the other, mean over tasks."""
+    final_p: float
+    training_improvement: float
+    training_p: float
+
+
+def together(results: Results, window: int) -> list[Together]:
+    """Every pair of samplers of every agent that has run on several tasks."""
+    made = []
+    methods = results.methods()
+    for agent in dict.fromkeys(agent for _, agent, _ in methods):
+        tasks = dict.fromkeys(task for task, one, _ in methods if one == agent)
+        samplers = dict.fromkeys(sampler for _, one, sampler in methods if one == agent)
+        for other, sampler in combinations(samplers, 2):
+            sides = [_sides(results, task, agent, sampler, other) for task in tasks]
+            shared = [(ours, theirs) for seeds, ours, theirs in sides if len(seeds) >= _FEWEST_SEEDS]
+            if len(shared) < 2:
+                continue
+            ends = [(_ends(ours, window), _ends(theirs, window)) for ours, theirs in shared]
+            means = [(_means(ours), _means(theirs)) for ours, theirs in shared]
+            made.append(Together(agent, sampler, other, len(shared), *_pooled(ends), *_pooled(means)))
+    return made
+
+
+TOGETHER_HEAD = ["agent", "sampler", "against", "tasks", "ends higher", "higher on the way"]
+
+
+def together_in_cells(made: list[Together]) -> list[list[str]]:
+    """Lines under `TOGETHER_HEAD`."""
+    return [
+        [
+            one.agent, one.sampler, one.other, str(one.tasks), f"{one.final_improvement:.2f}, p {one.final_p:.3f}",
+            f"{one.training_improvement:.2f}, p {one.training_p:.3f}",
+        ]
+        for one in made
+    ]  # fmt: skip
 
 
 HEAD = [
@@ -134,6 +182,41 @@ def as_csv(made: list[Verdict]) -> str:
              *one.final_improvement, *one.training_improvement, one.final_p, one.training_p]
         )  # fmt: skip
     return text.getvalue()
+
+
+def together_as_csv(made: list[Together]) -> str:
+    """All numbers unrounded."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Together._fields)
+    writer.writerows(made)
+    return text.getvalue()
+
+
+def _sides(results: Results, task: str, agent: str, sampler: str, other: str) -> tuple[list[int], Array, Array]:
+    """Seeds that both samplers have, and their scores [seeds, evaluations] at the steps that all have."""
+    own, theirs = results.seeds_of((task, agent, sampler)), results.seeds_of((task, agent, other))
+    seeds = [seed for seed in own if seed in theirs]
+    curves = [own[seed] for seed in seeds] + [theirs[seed] for seed in seeds]
+    scores = common(curves)[1] if seeds else np.empty((0, 0))
+    first, second = np.split(scores, 2)
+    return seeds if scores.size else [], first, second
+
+
+def _ends(scores: Array, window: int) -> Array:
+    """Every seed's final score."""
+    return smooth(scores, window)[:, -1]
+
+
+def _means(scores: Array) -> Array:
+    """Every seed's mean over training."""
+    means: Array = scores.mean(axis=1)
+    return means
+
+
+def _pooled(pairs: list[tuple[Array, Array]]) -> tuple[float, float]:
+    each = [probability_of_improvement(ours[:, None], theirs[:, None]) for ours, theirs in pairs]
+    return float(np.mean(each)), pooled_permutation_test(pairs)
 
 
 def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], network: str) -> Array:
