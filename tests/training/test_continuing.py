@@ -27,6 +27,25 @@ SMALL = Training(
 )
 
 
+def test_a_run_stopped_between_two_rows_of_metrics_writes_the_same(tmp_path) -> None:
+    config = replace(SMALL, log_every=20)
+    for name, stop in (("whole", None), ("stopped", 33)):
+        session = Session(config, tmp_path / name)
+        for step in session.steps():
+            if step.env_step == stop:
+                session.save()
+                break
+        session.close()
+    assert any(session.run.returns), "nothing to lose"
+    again = Session(config, tmp_path / "stopped")
+    for _ in again.steps():
+        pass
+    again.close()
+    whole, stopped = ((tmp_path / name / "metrics.csv").read_text() for name in ("whole", "stopped"))
+    assert "training_return" in whole
+    assert stopped == whole
+
+
 def test_a_checkpoint_without_ages_goes_on(tmp_path) -> None:
     session = Session(SMALL, tmp_path / "run")
     for step in session.steps():

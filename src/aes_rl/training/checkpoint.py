@@ -37,6 +37,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
         "env_step": run.env_step,
         "update_step": run.update_step,
         "seconds": run.seconds,
+        "returns": run.returns,
         "files": files,
         "environments": [
             {"facts": state.facts if state else None, "episode_return": total} for state, total in saved.values()
@@ -105,6 +106,7 @@ def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> Non
     run.environments.restore(environments, tensors["environments.observation"].numpy())
     run.observation.copy_(tensors["environments.observation"])
     run.env_step, run.update_step, run.seconds = facts["env_step"], facts["update_step"], facts["seconds"]
+    run.returns = facts.get("returns", run.returns)  # older checkpoints have none
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

@@ -34,10 +34,10 @@ class Evaluator:
     get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
-    def __init__(self, task: str, members: int, episodes: int, workers: int, stands_back: bool = False):
+    def __init__(self, task: str, members: int, episodes: int, workers: int, niceness: int = 0):
         """`episodes` of every member, played by `workers` processes, or here if there are none.
 
-        Processes that stand back leave cores that are wanted to those that train.
+        The nicer they are, the more they leave cores that are wanted to those that train; `IDLE` leaves all of them.
         """
         self._shape = (members, episodes)
         self._player = Player(task, episodes) if workers == 0 else None
@@ -45,7 +45,7 @@ class Evaluator:
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, stands_back), who))
+                self._helpers.append(Helper(serve, (task, episodes, niceness), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()
@@ -72,7 +72,7 @@ class Evaluator:
         """The episodes that were started, once all of them have been played."""
         if self._player is not None:
             for part in self._waiting:
-                self._write_down(part, self._player.play(part.layers, part.seeds))
+                self._write_down(part, self._player.play(part))
             self._waiting = []
         while not self.is_done():
             wait_for_answer(self._under_way)

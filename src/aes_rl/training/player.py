@@ -15,6 +15,10 @@ Layers = list[tuple[Array, Array]]
 """Weight and bias of every layer of one member's policy."""
 
 
+IDLE = 20
+"""The niceness of who plays only where a core has nothing else to do, and leaves it at once to who wakes up there."""
+
+
 class Part(NamedTuple):
     """Some test episodes of one member."""
 
@@ -29,32 +33,33 @@ class Player:
     """Plays episodes of one policy side by side in this process."""
 
     def __init__(self, task: str, most: int):
-        """Up to `most` episodes at once."""
+        """Of a member's `most` episodes, some or all at once."""
         self._environments = [simulator.make(task)]
         self._task, self._most = task, most
         space: Any = self._environments[0].action_space
         self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
 
-    def play(self, layers: Layers, seeds: list[int]) -> tuple[list[float], list[int]]:
-        """Returns and lengths of the episodes with given seeds."""
-        while len(self._environments) < len(seeds):
+    def play(self, part: Part) -> tuple[list[float], list[int]]:
+        """Returns and lengths of its episodes."""
+        count = len(part.episodes)
+        while len(self._environments) < count:
             self._environments.append(simulator.make(self._task))
-        size, actions = len(layers[0][0]), len(self._half)
-        # Always as many rows: a product's rounding may depend on their number, an episode must not.
+        size, actions = len(part.layers[0][0]), len(self._half)
+        # Each in its own row of always as many: a product's rounding may depend on both, an episode must not.
         observation = np.zeros((self._most, size), np.float32)
-        for row, seed in enumerate(seeds):
-            observation[row], _ = self._environments[row].reset(seed=seed)
-        returns, lengths = [0.0] * len(seeds), [0] * len(seeds)
-        running = list(range(len(seeds)))
+        for row, environment, seed in zip(part.episodes, self._environments, part.seeds, strict=False):
+            observation[row], _ = environment.reset(seed=seed)
+        returns, lengths = [0.0] * count, [0] * count
+        running = list(enumerate(part.episodes))
         while running:
-            action = greedy(layers, observation, actions)
-            for row in list(running):
-                step = self._environments[row].step(self._middle + self._half * action[row])
+            action = greedy(part.layers, observation, actions)
+            for number, row in list(running):
+                step = self._environments[number].step(self._middle + self._half * action[row])
                 observation[row], reward, terminated, truncated, _ = step
-                returns[row] += float(reward)
-                lengths[row] += 1
+                returns[number] += float(reward)
+                lengths[number] += 1
                 if terminated or truncated:
-                    running.remove(row)
+                    running.remove((number, row))
         return returns, lengths
 
     def close(self) -> None:
@@ -73,25 +78,23 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
     return action
 
 
-def serve(pipe: Connection, task: str, episodes: int, stands_back: bool) -> None:
+def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
     """Play parts for the other end of a pipe until it is gone."""
     leave_signals_to_the_parent()
-    if stands_back:
-        _stand_back()
+    _stand_back(niceness)
     try:
         player = Player(task, episodes)
         while True:
             part: Part = pipe.recv()
-            pipe.send(("done", player.play(part.layers, part.seeds)))
+            pipe.send(("done", player.play(part)))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone or has closed the pipe
     except Exception:
         pipe.send(("failed", traceback.format_exc()))
 
 
-def _stand_back() -> None:
-    """Play where a core has nothing else to do, and leave it at once to whoever wakes up there to train."""
-    if hasattr(os, "SCHED_IDLE"):
+def _stand_back(niceness: int) -> None:
+    if niceness == IDLE and hasattr(os, "SCHED_IDLE"):
         os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     else:
-        os.nice(19)
+        os.nice(min(niceness, 19))

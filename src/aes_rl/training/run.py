@@ -75,6 +75,8 @@ class Run:
         """Environment steps every member has taken."""
         self.update_step = 0
         """Updates made so far."""
+        self.returns: list[list[float]] = [[] for _ in seeds]
+        """Of every member's episodes that ended since the last row of metrics."""
         self.seconds = 0.0
         """Wall time spent so far, in all sessions together."""
 

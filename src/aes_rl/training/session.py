@@ -18,6 +18,7 @@ from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
+from aes_rl.training.player import IDLE
 from aes_rl.training.run import Learned, Run, workers_for
 
 EVALUATION_COLUMNS = (
@@ -32,6 +33,7 @@ EVALUATION_COLUMNS = (
     "mean_length",
 )
 METRIC_COLUMNS = ("env_step", "update_step", "sampler", "seed", "metric", "value")
+_NICE = 10
 _STEPS_A_LOOK = 100
 """Environment steps between two looks whether an evaluation has been played."""
 
@@ -63,7 +65,6 @@ class Session:
         """Mean return of every member's newest finished evaluation."""
         self.scored_step = 0
         """The environment step of that evaluation."""
-        self._returns: list[list[float]] = [[] for _ in config.members]
         self._evaluator: Evaluator | None = None
         self._evaluating: tuple[int, int] | None = None
         """Environment and update step of the evaluation under way."""
@@ -122,7 +123,7 @@ class Session:
 
     def _remember(self, step: Step) -> None:
         for member in step.ended.nonzero().flatten().tolist():
-            self._returns[member].append(step.episode_return[member].item())
+            self.run.returns[member].append(step.episode_return[member].item())
 
     def _evaluate(self) -> None:
         """Start to play test episodes; beside a GPU the training goes on meanwhile."""
@@ -133,9 +134,15 @@ class Session:
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, stands_back=self._plays_beside)
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._niceness())
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
+
+    def _niceness(self) -> int:
+        """Of who plays: training comes first where it goes on, but where it takes every core some is left to them."""
+        if not self._plays_beside:
+            return 0
+        return IDLE if self.run.workers + 1 < cores() else _NICE
 
     def _evaluation_workers(self, episodes: int) -> int:
         run, config = self.run, self.config
@@ -170,14 +177,14 @@ class Session:
         rows = []
         for number, member in enumerate(self.config.members):
             metrics: dict[str, float] = {}
-            if self._returns[number]:
-                metrics["training_return"] = float(np.mean(self._returns[number]))
+            if self.run.returns[number]:
+                metrics["training_return"] = float(np.mean(self.run.returns[number]))
             metrics |= {name: values[number] for name, values in learned.items()}
             for name, value in metrics.items():
                 rows.append((self.run.env_step, self.run.update_step, *member, name, value))
                 self._to_board(member, name, value)
         self._tables["metrics"].add(rows)
-        self._returns = [[] for _ in self.config.members]
+        self.run.returns = [[] for _ in self.config.members]
 
     def _measure(self) -> None:
         run, config = self.run, self.config
