@@ -96,6 +96,7 @@ def test_a_reading_of_all_slots(sampler) -> None:
     uniform = norms.mean().item() - of_mean
     own = (norms / replay.sampler.probabilities()).sum().item() / SLOTS**2 - of_mean
     assert reading.effective_batch_size == pytest.approx(BATCH * uniform / own)
+    assert reading.variance == pytest.approx(own / BATCH)
     if sampler == "uniform":
         assert reading.captured_fraction == pytest.approx(0, abs=1e-9)
         assert reading.effective_batch_size == pytest.approx(BATCH)

@@ -142,16 +142,18 @@ def test_what_is_missing_is_on_the_page_for_the_documentation(tmp_path) -> None:
 def test_captured_fractions_are_drawn_where_they_were_measured(study) -> None:
     rows = ["env_step,update_step,sampler,seed,metric,value"]
     rows += [f"{step},{step},adaptive,2,captured_fraction,{step / 30000}" for step in (10_000, 20_000)]
-    rows += ["10000,10000,adaptive,2,actor_loss,1.0"]
+    rows += ["10000,10000,adaptive,2,actor_loss,1.0", "10000,10000,adaptive,2,variance,0.5"]
     table = study / "Hopper-v5" / "sac" / "0" / "metrics.csv"
     table.write_text("\n".join(rows) + "\n")
     expected = {("Hopper-v5", "sac", "adaptive", 2): [(10_000, 1 / 3), (20_000, 2 / 3)]}
-    assert load(study).variance == expected
+    assert load(study).captured == expected
     table.with_suffix(".csv.gz").write_bytes(gzip.compress(table.read_bytes()))
     table.unlink()
-    assert load(study).variance == expected  # as published
+    assert load(study).captured == expected  # as published
+    assert load(study).variance == {("Hopper-v5", "sac", "adaptive", 2): [(10_000, 0.5)]}
     main(["report", str(study)])
     assert (study / "report" / "figures" / "captured_sac.svg").exists()
+    assert (study / "report" / "figures" / "variance_sac.svg").exists()
     assert not (study / "report" / "figures" / "captured_ddpg.svg").exists()
     against = (study / "report" / "figures" / "captured_against_score.svg").read_text()
     assert "captured fraction" in against

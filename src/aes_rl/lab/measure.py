@@ -41,6 +41,8 @@ class Reading:
     """f(p*)/f(u): what the oracle leaves of uniform's cost."""
     effective_batch_size: float
     """The uniform batch that is as exact as one of this sampler's, both weighted by 1/(n·p)."""
+    variance: float
+    """Of a batch's mean gradient, drawn by this sampler and weighted by 1/(n·p): the trace of its covariance."""
     smallest_unbiased_weight: float
     largest_unbiased_weight: float
     """Range of 1/(n·p) over the slots, whatever weights the sampler itself gives."""
@@ -200,6 +202,7 @@ def _reading(
         ceiling=captured_fraction(total, best).item(),
         oracle_ratio=(oracle_cost(total) / uniform_cost(total)).item(),
         effective_batch_size=(batch_size * (uniform_per_slot - mean) / (per_slot - mean)).item(),
+        variance=((per_slot - mean) / batch_size).item(),
         smallest_unbiased_weight=weights.min().item(),
         largest_unbiased_weight=weights.max().item(),
         by_network={name: _captured(norm[member], own, factor) for name, norm in norms.by_network.items()},

@@ -121,6 +121,14 @@ def _sections(
                 "Share of the removable gradient variance that each sampler removes: median and range of the seeds."
             )
             shown.append(picture(path, caption))
+        variances = figures.gradient_variances(results, agent)
+        if variances is not None:
+            path = figures.save(variances, directory, f"variance_{agent}")
+            caption = (
+                "Variance of a batch's mean gradient: median and range of the seeds. Every sampler trains an agent of "
+                "its own, whose gradients differ in size, so that lines do not tell which sampler removes more."
+            )
+            shown.append(picture(path, caption))
         sections.append(Section(f"Learning curves, {agent.upper()}", shown))
     for whole in analysis.aggregates(results, window):
         scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")

@@ -1,5 +1,6 @@
 """The figures, each saved as PNG, SVG and PDF."""
 
+from collections.abc import Callable
 from itertools import cycle
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from aes_rl import paper
 from aes_rl.report.analysis import FRACTIONS, Aggregate
-from aes_rl.report.load import Results, common
+from aes_rl.report.load import Readings, Results, common
 from aes_rl.report.measures import smooth
 from aes_rl.report.reference import Reference
 from aes_rl.report.statistics import bootstrap, interquartile_mean_curve, performance_profile
@@ -90,7 +91,23 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
 @mpl.rc_context(LOOK)
 def captured_fractions(results: Results, agent: str) -> Figure | None:
     """How much of the removable gradient variance each sampler removes over training, median and range of the seeds."""
-    runs = {run: points for run, points in results.variance.items() if run[1] == agent}
+
+    def finish(axis: Any) -> None:
+        _scale_fractions(axis, "y")
+        axis.axhline(0, color="#999999", linewidth=0.8)
+        axis.axhline(1, color="#999999", linewidth=0.8)
+
+    return _over_training(results.captured, agent, "captured fraction", finish)
+
+
+@mpl.rc_context(LOOK)
+def gradient_variances(results: Results, agent: str) -> Figure | None:
+    """The gradient's variance over training, median and range of the seeds."""
+    return _over_training(results.variance, agent, "gradient variance", lambda axis: axis.set_yscale("log"))
+
+
+def _over_training(readings: Readings, agent: str, label: str, finish: Callable[[Any], None]) -> Figure | None:
+    runs = {run: points for run, points in readings.items() if run[1] == agent}
     if not runs:
         return None
     tasks = list(dict.fromkeys(task for task, *_ in runs))
@@ -109,10 +126,8 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
             (shown[sampler],) = axis.plot(steps, [np.median(by_step[step]) for step in steps], **style)
             low, high = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
             axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
-        _scale_fractions(axis, "y")
-        axis.axhline(0, color="#999999", linewidth=0.8)
-        axis.axhline(1, color="#999999", linewidth=0.8)
-        _label(axis, task, "captured fraction")
+        finish(axis)
+        _label(axis, task, label)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
     return figure
 

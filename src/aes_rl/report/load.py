@@ -27,6 +27,10 @@ class Curve:
     """Mean return of the test episodes at each of the steps."""
 
 
+Readings = dict[tuple[str, str, str, int], list[tuple[int, float]]]
+"""Steps and values by task, agent, sampler and seed."""
+
+
 @dataclass
 class Results:
     """All runs that could be read."""
@@ -36,10 +40,12 @@ class Results:
     """One line for every directory that could not be used, and for what is missing."""
     speeds: list[dict[str, Any]] = field(default_factory=list)
     """Wall time and steps a second of every finished population."""
-    variance: dict[tuple[str, str, str, int], list[tuple[int, float]]] = field(default_factory=dict)
-    """Captured fraction over training, by task, agent, sampler and seed, where it was measured."""
-    variance_by_network: dict[tuple[str, str, str, int, str], list[tuple[int, float]]] = field(default_factory=dict)
+    captured: Readings = field(default_factory=dict)
+    """Captured fraction over training, where it was measured."""
+    captured_by_network: dict[tuple[str, str, str, int, str], list[tuple[int, float]]] = field(default_factory=dict)
     """The same of every network's own gradient."""
+    variance: Readings = field(default_factory=dict)
+    """The gradient's variance itself."""
 
     def seeds_of(self, key: Key) -> dict[int, Curve]:
         """The runs of one task, agent and sampler."""
@@ -146,12 +152,15 @@ def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> 
         return
     with gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="") as handle:
         for row in csv.DictReader(handle):
-            if not row["metric"].startswith("captured_fraction"):
+            metric = row["metric"]
+            if metric != "variance" and not metric.startswith("captured_fraction"):
                 continue
             run = (*cell, str(row["sampler"]), int(row["seed"]))
             point = (int(row["env_step"]), float(row["value"]))
-            network = row["metric"].removeprefix("captured_fraction").removeprefix("_")
-            if network:
-                results.variance_by_network.setdefault((*run, network), []).append(point)
-            else:
+            network = metric.removeprefix("captured_fraction").removeprefix("_")
+            if metric == "variance":
                 results.variance.setdefault(run, []).append(point)
+            elif network:
+                results.captured_by_network.setdefault((*run, network), []).append(point)
+            else:
+                results.captured.setdefault(run, []).append(point)

@@ -79,7 +79,7 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
         ends, their_ends = _ends(ours, window), _ends(theirs, window)
         means, their_means = _means(ours), _means(theirs)
         captured = _late(results, cell, seeds, "")
-        networks = {network for *run, _, network in results.variance_by_network if tuple(run) == cell}
+        networks = {network for *run, _, network in results.captured_by_network if tuple(run) == cell}
         by_network = {name: _late(results, cell, seeds, name) for name in sorted(networks)}
         has_any = len(captured) > 0
         made.append(
@@ -224,7 +224,7 @@ def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], networ
     means = []
     for seed in seeds:
         run = (*cell, seed)
-        readings = results.variance_by_network.get((*run, network)) if network else results.variance.get(run)
+        readings = results.captured_by_network.get((*run, network)) if network else results.captured.get(run)
         points = readings or []
         late = [value for step, value in points if step > points[-1][0] / 2 and value == value]
         if late:
