@@ -184,7 +184,8 @@ def _at(published: Summary, task: str, agent: str, step: int, reading: str) -> R
         return published[task, agent, step, reading]
     except KeyError:
         raise SystemExit(
-            f"{SUMMARY} has no {task} {agent} at step {step}; add it to STEPS and summarise again"
+            f"{SUMMARY} has no {task} {agent} at step {step}; unless that is within the {UNCOUNTED[agent]:,} random "
+            "steps, add it to STEPS and summarise again"
         ) from None
 
 

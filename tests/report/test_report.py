@@ -74,9 +74,9 @@ def test_files_of_a_report(study) -> None:
     main(["report", str(study), "--window", "3"])
     names = {path.name for path in (study / "report").rglob("*") if path.is_file()}
     figures = {f"{kind}_{agent}" for kind in ("curves", "aggregate", "profiles") for agent in ("ddpg", "sac")}
-    assert names == {"index.html", "measures.csv", "measures.md", "report.md", "verdicts.csv", "measures.tex"} | {
-        f"{figure}.{suffix}" for figure in figures for suffix in ("png", "svg", "pdf")
-    }
+    tables = {"measures.csv", "measures.md", "measures.tex", "together.csv", "verdicts.csv"}
+    drawn = {f"{figure}.{suffix}" for figure in figures for suffix in ("png", "svg", "pdf")}
+    assert names == {"index.html", "report.md"} | tables | drawn
     with (study / "report" / "measures.csv").open() as handle:
         table = list(csv.DictReader(handle))
     assert len(table) == 12

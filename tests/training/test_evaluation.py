@@ -14,7 +14,7 @@ from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.streams import Streams
 from aes_rl.training import Session
 from aes_rl.training.evaluation import Evaluator
-from aes_rl.training.player import IDLE, greedy
+from aes_rl.training.player import _stand_back, greedy
 from tests.training.test_runs import SMALL
 
 AGENTS = {"sac": SAC(hidden=(8, 8)), "ddpg": DDPG(hidden=(8, 8))}
@@ -136,22 +136,34 @@ def test_a_dead_player_is_told() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="asks Linux")
-@pytest.mark.parametrize("niceness", [0, 10, IDLE])
-def test_players_stand_back_for_who_trains(niceness) -> None:
-    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, niceness)
+@pytest.mark.parametrize(("priority", "niceness"), [("equal", 0), ("low", 10), ("idle", 0)])
+def test_players_stand_back_for_who_trains(priority, niceness) -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, priority)
     evaluator.play(agent_of("sac"), SEEDS)
     (helper,) = evaluator._helpers
     own, player = os.getpriority(os.PRIO_PROCESS, 0), helper._process.pid
-    assert (os.sched_getscheduler(player) == os.SCHED_IDLE) == (niceness == IDLE)
-    assert os.getpriority(os.PRIO_PROCESS, player) == min(19, own + niceness % IDLE)
+    assert (os.sched_getscheduler(player) == os.SCHED_IDLE) == (priority == "idle")
+    assert os.getpriority(os.PRIO_PROCESS, player) == min(19, own + niceness)
     evaluator.close()
 
 
-@pytest.mark.parametrize(("workers", "cores", "expected"), [(2, 16, IDLE), (2, 4, IDLE), (2, 3, 10), (2, 2, 10)])
-def test_players_are_left_a_core(workers, cores, expected, tmp_path, monkeypatch) -> None:
-    session = Session(replace(SMALL, workers=workers), tmp_path)
+def test_where_there_is_no_idle_class_players_are_nice(monkeypatch) -> None:
+    def refuse(*_) -> None:
+        raise PermissionError("a sandbox")
+
+    given: list[int] = []
+    monkeypatch.setattr("os.sched_setscheduler", refuse, raising=False)
+    monkeypatch.setattr("os.nice", given.append)
+    for priority in ("equal", "low", "idle"):
+        _stand_back(priority)
+    assert given == [10, 10]
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(16, "idle"), (4, "idle"), (3, "low"), (2, "low")])
+def test_players_are_left_a_core(cores, expected, tmp_path, monkeypatch) -> None:
+    session = Session(replace(SMALL, workers=2), tmp_path)
     monkeypatch.setattr("aes_rl.training.session.cores", lambda: cores)
-    assert session._niceness() == 0
+    assert session._priority() == "equal"
     session._plays_beside = True
-    assert session._niceness() == expected
+    assert session._priority() == expected
     session.close()

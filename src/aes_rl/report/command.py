@@ -68,8 +68,8 @@ def write_report(asked: Report) -> Path:
     if judged:
         lines = verdicts.in_cells(judged)
         comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
+    (output / "together.csv").write_text(verdicts.together_as_csv(together))
     if together:
-        (output / "together.csv").write_text(verdicts.together_as_csv(together))
         lines = verdicts.together_in_cells(together)
         comparisons.append(PlainTable("All tasks together, two by two", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
     title = asked.title or f"Study {asked.directory.resolve().name}"

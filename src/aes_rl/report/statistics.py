@@ -44,17 +44,23 @@ def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) ->
     Exact where the ways to share out the labels can be counted; else over random ones. With five runs a side a
     bootstrap interval of that probability is too narrow, and this is not.
     """
-    by_chance = _by_chance(scores, others, repetitions)
-    return float(np.mean(np.abs(by_chance) >= abs(by_chance[0]) - 1e-9))
+    return pooled_permutation_test([(scores, others)], repetitions)
 
 
-def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: int = 100_000) -> float:
-    """The same of the mean over tasks, labels being shared out within each task; over random ways."""
-    generator = np.random.default_rng(0)
-    each = [_by_chance(scores, others, 20_000) for scores, others in pairs]
-    happened = sum(one[0] for one in each)
-    by_chance = sum(generator.choice(one, repetitions) for one in each)
-    return float((1 + np.sum(np.abs(by_chance) >= abs(happened) - 1e-9)) / (1 + repetitions))
+def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: int = 20_000) -> float:
+    """The same of the mean over tasks, labels being shared out within each task; nan where a score is."""
+    if any(np.isnan(side).any() for pair in pairs for side in pair):
+        return math.nan
+    happened = 0.0
+    sums: Array = np.zeros(1)
+    counts: Array = np.ones(1)
+    for scores, others in pairs:
+        ways = _by_chance(scores, others, repetitions)
+        happened += ways[0]
+        values, how_often = np.unique(ways.round(9), return_counts=True)
+        sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
+        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
+    return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
 
 
 def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:

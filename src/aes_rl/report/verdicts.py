@@ -123,7 +123,7 @@ def together(results: Results, window: int) -> list[Together]:
         samplers = dict.fromkeys(sampler for _, one, sampler in methods if one == agent)
         for other, sampler in combinations(samplers, 2):
             sides = [_sides(results, task, agent, sampler, other) for task in tasks]
-            shared = [(ours, theirs) for seeds, ours, theirs in sides if len(seeds) >= _FEWEST_SEEDS]
+            shared = [(ours, theirs) for seeds, ours, theirs in sides if seeds]
             if len(shared) < 2:
                 continue
             ends = [(_ends(ours, window), _ends(theirs, window)) for ours, theirs in shared]
@@ -185,11 +185,11 @@ def as_csv(made: list[Verdict]) -> str:
 
 
 def together_as_csv(made: list[Together]) -> str:
-    """All numbers unrounded."""
+    """The numbers, in six digits."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Together._fields)
-    writer.writerows(made)
+    writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in one] for one in made)
     return text.getvalue()
 
 

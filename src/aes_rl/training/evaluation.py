@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aes_rl.agents import AbstractAgent
-from aes_rl.training.player import Part, Player, serve
+from aes_rl.training.player import Part, Player, Priority, serve
 from aes_rl.training.workers import Helper, wait_for_answer
 
 Array = np.ndarray[Any, Any]
@@ -34,10 +34,10 @@ class Evaluator:
     get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
-    def __init__(self, task: str, members: int, episodes: int, workers: int, niceness: int = 0):
+    def __init__(self, task: str, members: int, episodes: int, workers: int, priority: Priority = "equal"):
         """`episodes` of every member, played by `workers` processes, or here if there are none.
 
-        The nicer they are, the more they leave cores that are wanted to those that train; `IDLE` leaves all of them.
+        Below an equal priority they leave cores that are wanted to those that train.
         """
         self._shape = (members, episodes)
         self._player = Player(task, episodes) if workers == 0 else None
@@ -45,7 +45,7 @@ class Evaluator:
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, niceness), who))
+                self._helpers.append(Helper(serve, (task, episodes, priority), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()

@@ -2,8 +2,9 @@
 
 import os
 import traceback
+from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,8 +16,8 @@ Layers = list[tuple[Array, Array]]
 """Weight and bias of every layer of one member's policy."""
 
 
-IDLE = 20
-"""The niceness of who plays only where a core has nothing else to do, and leaves it at once to who wakes up there."""
+Priority = Literal["equal", "low", "idle"]
+"""How who plays stands to who trains: idle means only where a core has nothing else to do, leaving it at once."""
 
 
 class Part(NamedTuple):
@@ -33,7 +34,7 @@ class Player:
     """Plays episodes of one policy side by side in this process."""
 
     def __init__(self, task: str, most: int):
-        """Of a member's `most` episodes, some or all at once."""
+        """For parts of an evaluation that has `most` episodes of a member."""
         self._environments = [simulator.make(task)]
         self._task, self._most = task, most
         space: Any = self._environments[0].action_space
@@ -78,10 +79,10 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
     return action
 
 
-def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
+def serve(pipe: Connection, task: str, episodes: int, priority: Priority) -> None:
     """Play parts for the other end of a pipe until it is gone."""
     leave_signals_to_the_parent()
-    _stand_back(niceness)
+    _stand_back(priority)
     try:
         player = Player(task, episodes)
         while True:
@@ -93,8 +94,10 @@ def serve(pipe: Connection, task: str, episodes: int, niceness: int) -> None:
         pipe.send(("failed", traceback.format_exc()))
 
 
-def _stand_back(niceness: int) -> None:
-    if niceness == IDLE and hasattr(os, "SCHED_IDLE"):
-        os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
-    else:
-        os.nice(min(niceness, 19))
+def _stand_back(priority: Priority) -> None:
+    if priority == "idle" and hasattr(os, "SCHED_IDLE"):
+        with suppress(OSError):  # not every sandbox has it
+            os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
+            return
+    if priority != "equal":
+        os.nice(10)

@@ -18,7 +18,7 @@ from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
-from aes_rl.training.player import IDLE
+from aes_rl.training.player import Priority
 from aes_rl.training.run import Learned, Run, workers_for
 
 EVALUATION_COLUMNS = (
@@ -33,7 +33,6 @@ EVALUATION_COLUMNS = (
     "mean_length",
 )
 METRIC_COLUMNS = ("env_step", "update_step", "sampler", "seed", "metric", "value")
-_NICE = 10
 _STEPS_A_LOOK = 100
 """Environment steps between two looks whether an evaluation has been played."""
 
@@ -134,15 +133,15 @@ class Session:
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._niceness())
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._priority())
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
 
-    def _niceness(self) -> int:
-        """Of who plays: training comes first where it goes on, but where it takes every core some is left to them."""
+    def _priority(self) -> Priority:
+        """Training comes first where it goes on meanwhile, but where it takes every core, players get a share."""
         if not self._plays_beside:
-            return 0
-        return IDLE if self.run.workers + 1 < cores() else _NICE
+            return "equal"
+        return "idle" if self.run.workers + 1 < cores() else "low"
 
     def _evaluation_workers(self, episodes: int) -> int:
         run, config = self.run, self.config
