@@ -23,6 +23,10 @@ CASES = {
     "a worker and two players of low priority": (1, 2, "low"),
     "a worker and two players in the idle class": (1, 2, "idle"),
     "a worker alone": (1, 0, "equal"),
+    "no worker, two players": (0, 2, "equal"),
+    "no worker, two players of low priority": (0, 2, "low"),
+    "no worker, two players in the idle class": (0, 2, "idle"),
+    "no worker alone": (0, 0, "equal"),
 }
 
 
