@@ -13,6 +13,7 @@ from aes_rl.samplers import Predictive
 from aes_rl.streams import Streams
 from aes_rl.training import Session, Training, record
 from aes_rl.training.run import workers_for
+from tests.training.test_runs import finish
 
 SMALL = Training(
     task="InvertedPendulum-v5",
@@ -37,10 +38,7 @@ def test_a_run_stopped_between_two_rows_of_metrics_writes_the_same(tmp_path) -> 
                 break
         session.close()
     assert any(session.run.returns), "nothing to lose"
-    again = Session(config, tmp_path / "stopped")
-    for _ in again.steps():
-        pass
-    again.close()
+    finish(config, tmp_path / "stopped")
     whole, stopped = ((tmp_path / name / "metrics.csv").read_text() for name in ("whole", "stopped"))
     assert "training_return" in whole
     assert stopped == whole

@@ -136,13 +136,13 @@ def test_a_dead_player_is_told() -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="asks Linux")
-@pytest.mark.parametrize(("priority", "niceness"), [("equal", 0), ("low", 10), ("idle", 0)])
-def test_players_stand_back_for_who_trains(priority, niceness) -> None:
-    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, priority)
+@pytest.mark.parametrize(("standing", "niceness"), [("equal", 0), ("nice", 10), ("idle", 0)])
+def test_players_stand_back_for_who_trains(standing, niceness) -> None:
+    evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, standing)
     evaluator.play(agent_of("sac"), SEEDS)
     (helper,) = evaluator._helpers
     own, player = os.getpriority(os.PRIO_PROCESS, 0), helper._process.pid
-    assert (os.sched_getscheduler(player) == os.SCHED_IDLE) == (priority == "idle")
+    assert (os.sched_getscheduler(player) == os.SCHED_IDLE) == (standing == "idle")
     assert os.getpriority(os.PRIO_PROCESS, player) == min(19, own + niceness)
     evaluator.close()
 
@@ -154,16 +154,16 @@ def test_where_there_is_no_idle_class_players_are_nice(monkeypatch) -> None:
     given: list[int] = []
     monkeypatch.setattr("os.sched_setscheduler", refuse, raising=False)
     monkeypatch.setattr("os.nice", given.append)
-    for priority in ("equal", "low", "idle"):
-        _stand_back(priority)
+    for standing in ("equal", "nice", "idle"):
+        _stand_back(standing)
     assert given == [10, 10]
 
 
-@pytest.mark.parametrize(("cores", "expected"), [(16, "idle"), (4, "idle"), (3, "low"), (2, "low")])
+@pytest.mark.parametrize(("cores", "expected"), [(16, "idle"), (4, "idle"), (3, "nice"), (2, "nice")])
 def test_players_are_left_a_core(cores, expected, tmp_path, monkeypatch) -> None:
     session = Session(replace(SMALL, workers=2), tmp_path)
     monkeypatch.setattr("aes_rl.training.session.cores", lambda: cores)
-    assert session._priority() == "equal"
+    assert session._standing() == "equal"
     session._plays_beside = True
-    assert session._priority() == expected
+    assert session._standing() == expected
     session.close()

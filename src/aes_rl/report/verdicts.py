@@ -72,9 +72,11 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
     """One for every sampler beside uniform replay in every cell."""
     made = []
     for task, agent, sampler in results.methods():
+        if sampler == BASELINE:
+            continue
         cell = (task, agent, sampler)
-        seeds, ours, theirs = _sides(results, task, agent, sampler, BASELINE)
-        if sampler == BASELINE or not seeds:
+        seeds, ours, theirs = _sides(results, *cell, BASELINE)
+        if not seeds:
             continue
         ends, their_ends = _ends(ours, window), _ends(theirs, window)
         means, their_means = _means(ours), _means(theirs)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aes_rl.agents import AbstractAgent
-from aes_rl.training.player import Part, Player, Priority, serve
+from aes_rl.training.player import Part, Player, Standing, serve
 from aes_rl.training.workers import Helper, wait_for_answer
 
 Array = np.ndarray[Any, Any]
@@ -34,10 +34,10 @@ class Evaluator:
     get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
-    def __init__(self, task: str, members: int, episodes: int, workers: int, priority: Priority = "equal"):
+    def __init__(self, task: str, members: int, episodes: int, workers: int, standing: Standing = "equal"):
         """`episodes` of every member, played by `workers` processes, or here if there are none.
 
-        Below an equal priority they leave cores that are wanted to those that train.
+        Unless they stand equal they leave cores that are wanted to those that train.
         """
         self._shape = (members, episodes)
         self._player = Player(task, episodes) if workers == 0 else None
@@ -45,7 +45,7 @@ class Evaluator:
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, priority), who))
+                self._helpers.append(Helper(serve, (task, episodes, standing), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()

@@ -16,7 +16,7 @@ Layers = list[tuple[Array, Array]]
 """Weight and bias of every layer of one member's policy."""
 
 
-Priority = Literal["equal", "low", "idle"]
+Standing = Literal["equal", "nice", "idle"]
 """How who plays stands to who trains: idle means only where a core has nothing else to do, leaving it at once."""
 
 
@@ -79,10 +79,10 @@ def greedy(layers: Layers, observation: Array, actions: int) -> Array:
     return action
 
 
-def serve(pipe: Connection, task: str, episodes: int, priority: Priority) -> None:
+def serve(pipe: Connection, task: str, episodes: int, standing: Standing) -> None:
     """Play parts for the other end of a pipe until it is gone."""
     leave_signals_to_the_parent()
-    _stand_back(priority)
+    _stand_back(standing)
     try:
         player = Player(task, episodes)
         while True:
@@ -94,10 +94,10 @@ def serve(pipe: Connection, task: str, episodes: int, priority: Priority) -> Non
         pipe.send(("failed", traceback.format_exc()))
 
 
-def _stand_back(priority: Priority) -> None:
-    if priority == "idle" and hasattr(os, "SCHED_IDLE"):
+def _stand_back(standing: Standing) -> None:
+    if standing == "idle" and hasattr(os, "SCHED_IDLE"):
         with suppress(OSError):  # not every sandbox has it
             os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
             return
-    if priority != "equal":
+    if standing != "equal":
         os.nice(10)

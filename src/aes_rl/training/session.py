@@ -18,7 +18,7 @@ from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
-from aes_rl.training.player import Priority
+from aes_rl.training.player import Standing
 from aes_rl.training.run import Learned, Run, workers_for
 
 EVALUATION_COLUMNS = (
@@ -133,15 +133,15 @@ class Session:
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._priority())
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._standing())
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
 
-    def _priority(self) -> Priority:
+    def _standing(self) -> Standing:
         """Training comes first where it goes on meanwhile, but where it takes every core, players get a share."""
         if not self._plays_beside:
             return "equal"
-        return "idle" if self.run.workers + 1 < cores() else "low"
+        return "idle" if self.run.workers + 1 < cores() else "nice"
 
     def _evaluation_workers(self, episodes: int) -> int:
         run, config = self.run, self.config
