@@ -160,6 +160,15 @@ def test_a_finished_run_can_be_evaluated(tmp_path, capsys) -> None:
     assert "prioritized" in capsys.readouterr().out
 
 
+def test_a_log_has_a_line_for_every_evaluation(tmp_path) -> None:
+    words = command(tmp_path / "run", "ddpg")
+    output = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120).stdout
+    lines = [line.split() for line in output.splitlines() if " step " in line]
+    steps = [words[words.index("step") + 1] for words in lines]
+    assert steps == ["50", "100", "150", "200", "250", "260"]
+    assert all("adaptive" in words for words in lines)
+
+
 def test_variance_is_measured_without_disturbing_the_run(tmp_path, capsys) -> None:
     config = replace(SMALL, measure_variance_every=100, measured_slots=50)
     assert finish(config, tmp_path / "measured") == finish(SMALL, tmp_path / "plain")

@@ -170,22 +170,27 @@ def loaded(directory: Path) -> Run:
 
 @contextmanager
 def _progress(session: Session) -> Iterator[Any]:
-    """A bar with steps a second, time left and the newest score of every sampler."""
+    """A bar with steps a second, time left and the newest score of every sampler; in a log, a line an evaluation."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[status]}"), console=_console) as bar:
         label = f"{session.config.task} {session.config.agent}"
         task = bar.add_task(label, total=session.config.env_steps, completed=session.first_step, status="")
-        started, shown = time.monotonic(), 0.0
+        started, shown, logged = time.monotonic(), 0.0, session.scored_step
 
         def advance(env_step: int) -> None:
-            nonlocal shown
+            nonlocal shown, logged
             now = time.monotonic()
-            if now - shown < 0.2 and env_step != session.config.env_steps:
+            is_news = not _console.is_terminal and session.scored_step > logged
+            if now - shown < 0.2 and not is_news and env_step != session.config.env_steps:
                 return
             shown = now
             speed = (env_step - session.first_step) / max(now - started, 1e-9)
             scores = "  ".join(f"{name} {score:.0f}" for name, score in session.mean_scores().items())
-            bar.update(task, completed=env_step, status=f"{speed:.0f} steps/s  {scores}")
+            status = f"{speed:.0f} steps/s  {scores}"
+            bar.update(task, completed=env_step, status=status)
+            if is_news:  # nobody sees the bar move
+                logged = session.scored_step
+                _console.print(f"{label} step {env_step:,} of {session.config.env_steps:,}  {status}", soft_wrap=True)
 
         yield advance
 
