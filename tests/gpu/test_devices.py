@@ -1,5 +1,9 @@
 """The same population on the CPU and on a GPU, and a captured graph against eager execution. Needs an NVIDIA GPU."""
 
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 import torch
@@ -100,6 +104,42 @@ def test_fifty_updates_on_the_same_draws_agree(replays, name) -> None:
     for key, norm in on_cpu.signals.gradient_norm.items():
         error = (on_gpu.signals.gradient_norm[key].cpu() - norm).norm() / norm.norm()
         assert float(error) < 1e-2, key
+
+
+LIFE = """
+import hashlib, sys, torch
+from aes_rl import LastValue, Predictive, Replay, Signals, Transition
+
+device = sys.argv[1]
+samplers = [Predictive(refresh_every=5)] * 4 + [LastValue()]
+replay = Replay(samplers, capacity=1000, observation_size=3, action_size=1, seeds=range(5), device=device,
+                total_updates=20)
+generator = torch.Generator().manual_seed(0)
+for _ in range(1000):
+    shapes = [(3,), (1,), (), (3,), ()]
+    replay.add(Transition(*(torch.randn(5, *shape, generator=generator).to(device) for shape in shapes)))
+for step in range(1, 21):
+    _, draw, _ = replay.sample(256)
+    norms = torch.randn(5, 256, generator=generator).exp().to(device)
+    replay.feedback(draw, Signals(norms, {"critic": norms}))
+    replay.advance(step)
+digest = hashlib.sha256()
+for _, value in sorted(replay.state_dict().items()):
+    digest.update(value.cpu().numpy().tobytes())
+print(digest.hexdigest())
+"""
+
+
+def test_every_process_compiles_the_same_sums(tmp_path) -> None:
+    """Were the order of a sum chosen by timing, four processes that compile anew would rarely agree on the last bit."""
+    processes = []
+    for number in range(4):
+        caches = {name: str(tmp_path / f"{name}{number}") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
+        words = [sys.executable, "-W", "ignore", "-c", LIFE, "cuda"]
+        processes.append(subprocess.Popen(words, env=os.environ | caches, stdout=subprocess.PIPE, text=True))
+    digests = {process.communicate(timeout=300)[0] for process in processes}
+    assert all(process.returncode == 0 for process in processes)
+    assert len(digests) == 1
 
 
 @pytest.mark.parametrize("agent", ["sac", "ddpg"])

@@ -36,8 +36,9 @@ def _compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
         from torch._inductor import config as generation
 
         # One process compiles: a pool of them would take the cores from the environments for seconds after the start.
+        # Deterministic: else sums are ordered in the way that was fastest when timed, and a run may not be had again.
         with (
-            generation.patch(compile_threads=1),
+            generation.patch(compile_threads=1, deterministic=True),
             tracing.patch(recompile_limit=_MOST_SHAPES, accumulated_recompile_limit=_MOST_SHAPES),
         ):
             return compiled(*arguments, **options)
