@@ -45,6 +45,11 @@ def test_options_are_set_by_name(tiny) -> None:
     assert config.device == "cuda"
 
 
+def test_a_population_steps_its_environments_itself_unless_on_a_gpu(tiny) -> None:
+    for further, workers in (((), 0), (("device=cuda",), None), (("workers=3",), 3), (("device=cuda", "workers=0"), 0)):
+        assert populations(replace(tiny, set=tiny.set + further))[0].config.workers == workers
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

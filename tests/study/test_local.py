@@ -1,5 +1,6 @@
 """Studies on this machine: killed, failing, refused."""
 
+import os
 import random
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from aes_rl.cli import main
+from aes_rl.machine import cores
 from aes_rl.study.command import Execution, run_study
 from aes_rl.study.grid import populations, prepare
 from aes_rl.study.local import LocalExecutor
@@ -125,6 +127,23 @@ def test_failures_are_retried_a_stated_number_of_times(tiny, tmp_path, failures,
     assert news.count((packed[0].name, "retried")) == 2
     if not is_finished:
         assert summary.failed == {packed[0].name: "Traceback\nValueError: no luck"}
+
+
+@pytest.mark.skipif(cores() < 2, reason="needs two cores")
+def test_populations_on_a_gpu_have_cores_of_their_own(tiny, tmp_path) -> None:
+    """How they are started; what they train on is the configuration's."""
+    assert LocalExecutor(device="cuda").most_jobs == 1
+    executor = LocalExecutor(2, device="cuda")
+    directories = [tmp_path / population.name for population in prepare(tiny, tmp_path)]
+    first, second = (executor.start(directory) for directory in directories)
+    shares = [os.sched_getaffinity(job._process.pid) for job in (first, second)]
+    first.stop()
+    third = executor.start(directories[0])
+    assert os.sched_getaffinity(third._process.pid) == shares[0]
+    second.stop()
+    third.stop()
+    assert shares[0].isdisjoint(shares[1])
+    assert shares[0] | shares[1] == os.sched_getaffinity(0)
 
 
 def test_two_studies_at_once_do_not_train_a_population_twice(tiny, tmp_path) -> None:

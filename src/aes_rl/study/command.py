@@ -28,7 +28,8 @@ class Execution:
     address: str | None = None
     """With Ray: an existing cluster's address; by default one is started on this machine."""
     processes: int | None = None
-    """Populations at a time on this machine; by default as many as the cores allow."""
+    """Populations at a time on this machine; by default as many as the cores allow, on a GPU one. Several on a GPU
+    share the cores out among them."""
     threads: int = 1
     """Processor threads of one population."""
     gpus: float = 0.0
@@ -62,7 +63,7 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     packed = prepare(study, directory)
     runs = sum(population.runs for population in packed)
     _console.print(f"{runs} runs in {len(packed)} populations, in {directory}")
-    executor = executor_of(execution)
+    executor = executor_of(execution, packed[0].config.device)
     try:
         with shown(packed, directory) as (tell, tick):
             summary = execute(packed, directory, executor, retries=execution.retries, tell=tell, tick=tick)
@@ -79,10 +80,10 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     return summary
 
 
-def executor_of(execution: Execution) -> AbstractExecutor:
-    """The executor asked for."""
+def executor_of(execution: Execution, device: str) -> AbstractExecutor:
+    """The executor asked for, of populations that learn on a device."""
     if execution.engine == "local":
-        return LocalExecutor(execution.processes, execution.threads)
+        return LocalExecutor(execution.processes, execution.threads, device)
     from aes_rl.study.ray import RayExecutor
 
     return RayExecutor(execution.address, float(execution.threads), execution.gpus)

@@ -1,6 +1,7 @@
 """The grid of a study, packed into populations: one directory, one training run of several members each."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
@@ -68,18 +69,21 @@ def populations(study: Study) -> list[Population]:
     for task in study.tasks:
         for agent in study.agents:
             for number, start in enumerate(range(0, len(study.seeds), at_once)):
-                config = replace(
-                    preset(study.preset, task, agent),
-                    samplers=study.samplers,
-                    seeds=study.seeds[start : start + at_once],
-                    workers=0,
-                )
-                if study.env_steps is not None:
-                    config = replace(config, env_steps=study.env_steps)
-                for assignment in study.set:
-                    config = assigned(config, assignment)
+                base = preset(study.preset, task, agent)
+                base = replace(base, samplers=study.samplers, seeds=study.seeds[start : start + at_once])
+                config = configured(base, study.env_steps, study.set)
                 packed.append(Population(f"{task}/{agent}/{number}", config))
     return packed
+
+
+def configured(base: Training, env_steps: int | None, assignments: Sequence[str]) -> Training:
+    """A population's run with the study's options, in one process unless it is on a GPU or options say otherwise."""
+    config = base if env_steps is None else replace(base, env_steps=env_steps)
+    for assignment in assignments:
+        config = assigned(config, assignment)
+    if config.workers is None and config.device == "cpu":
+        config = replace(config, workers=0)  # other populations have the other cores
+    return config
 
 
 def prepare(study: Study, directory: Path) -> list[Population]:

@@ -4,11 +4,12 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from typing_extensions import override
 
-from aes_rl.machine import cores
+from aes_rl.machine import cores, share_out
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _LONGEST_STOP = 120
@@ -16,15 +17,28 @@ _LONGEST_STOP = 120
 
 
 class LocalExecutor(AbstractExecutor):
-    """As many workers at a time as the processor has cores for."""
+    """As many workers at a time as the processor has cores for; on a GPU one, or several with cores of their own.
 
-    def __init__(self, processes: int | None = None, threads: int = 1):
-        self.most_jobs = processes or max(1, cores() // threads)
+    There a worker has processes that step environments and play test episodes. Their number follows from the cores
+    that it is bound to, and they do not get in the way of another worker's.
+    """
+
+    def __init__(self, processes: int | None = None, threads: int = 1, device: str = "cpu"):
+        is_on_gpu = device != "cpu"
+        self.most_jobs = processes or (1 if is_on_gpu else max(1, cores() // threads))
         self._threads = threads
+        self._shares = share_out(self.most_jobs) if is_on_gpu else []
+        self._jobs: dict[frozenset[int], _Process] = {}
+        """The last one of every share."""
 
     @override
     def start(self, directory: Path) -> AbstractJob:
-        return _Process(directory, self._threads)
+        job = _Process(directory, self._threads)
+        free = [share for share in self._shares if share not in self._jobs or self._jobs[share].has_ended()]
+        if free:
+            job.bind(free[0])
+            self._jobs[free[0]] = job
+        return job
 
     @override
     def close(self) -> None:
@@ -48,6 +62,15 @@ class _Process(AbstractJob):
             )
         assert self._process.stdin is not None
         self._lifeline = self._process.stdin
+
+    def bind(self, share: frozenset[int]) -> None:
+        """Keep it, and what it will start, to some cores."""
+        with suppress(ProcessLookupError):  # it has ended already
+            os.sched_setaffinity(self._process.pid, share)
+
+    def has_ended(self) -> bool:
+        """Whether its cores are free."""
+        return self._process.poll() is not None
 
     @override
     def outcome(self) -> str | None:

@@ -12,10 +12,10 @@ from rich.console import Console
 
 from aes_rl import checks, paper
 from aes_rl.study.command import Execution, executor_of, run_study, shown
-from aes_rl.study.grid import AgentName, Population, Study, assigned
+from aes_rl.study.grid import AgentName, Population, Study, configured
 from aes_rl.study.schedule import execute
 from aes_rl.study.worker import is_finished
-from aes_rl.training import preset, record
+from aes_rl.training import Training, preset, record
 from aes_rl.training.presets import Preset
 
 _console = Console()
@@ -70,7 +70,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
         "forget_every": optuna.distributions.IntDistribution(30, 10_000, log=True),
     }
     search = optuna.create_study(direction="maximize")
-    executor = executor_of(asked.execution)
+    executor = executor_of(asked.execution, _untuned(asked).device)
     at_once = min(executor.most_jobs, 8)
     try:
         for start in range(0, asked.trials, at_once):
@@ -111,17 +111,16 @@ def _trial(asked: Tune, number: int, suggest: Any) -> Population:
         if (config.task, config.agent, config.seeds) != (asked.task, asked.agent, (asked.seed,)):
             raise ValueError(f"{directory} holds a trial of another search; choose another directory")
         return Population(name, config)
-    config = replace(
-        preset(asked.preset, asked.task, asked.agent), samplers=("adaptive",), seeds=(asked.seed,), workers=0
-    )
-    if asked.env_steps is not None:
-        config = replace(config, env_steps=asked.env_steps)
-    for assignment in asked.set:
-        config = assigned(config, assignment)
+    config = _untuned(asked)
     adaptive = type(config.sampler.adaptive)(**asdict(config.sampler.adaptive) | {"retention_end": None} | suggest())
     config = replace(config, sampler=replace(config.sampler, adaptive=adaptive))
     record.write_config(directory, config)
     return Population(name, config)
+
+
+def _untuned(asked: Tune) -> Training:
+    base = replace(preset(asked.preset, asked.task, asked.agent), samplers=("adaptive",), seeds=(asked.seed,))
+    return configured(base, asked.env_steps, asked.set)
 
 
 def _score(directory: Path) -> float:
