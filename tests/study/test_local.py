@@ -63,6 +63,14 @@ def test_finished_populations_are_skipped(tiny, tmp_path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluations.csv")} == before
 
 
+def test_a_log_tells_how_far_populations_are(tiny, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("aes_rl.study.command._SECONDS_A_LINE", 0)
+    run_study(tiny, tmp_path, FAST)
+    told = [line.split() for line in capsys.readouterr().out.splitlines() if " step " in line]
+    assert {words[0] for words in told} == {population.name for population in populations(tiny)}
+    assert any(int(words[2]) > 0 and "adaptive" in words for words in told)
+
+
 def test_a_full_disk_fails_one_population_in_one_line(tiny, tmp_path, capsys) -> None:
     packed = prepare(tiny, tmp_path / "study")
     (tmp_path / "study" / packed[0].name / "evaluations.csv").symlink_to("/dev/full")

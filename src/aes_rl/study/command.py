@@ -1,5 +1,6 @@
 """The command `aes-rl compare`: a whole study with live progress."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from aes_rl.study.schedule import AbstractExecutor, News, Summary, execute
 from aes_rl.study.worker import progress_of
 
 _console = Console()
+_SECONDS_A_LINE = 60
+"""Between two lines about a population in a log, where nobody sees its bar move."""
 
 
 @dataclass(frozen=True)
@@ -93,16 +96,18 @@ def executor_of(execution: Execution, device: str) -> AbstractExecutor:
 def shown(
     packed: list[Population], directory: Path
 ) -> Iterator[tuple[Callable[[News], None], Callable[[list[str]], None]]]:
-    """A bar for the whole study and one for each running population, with its newest scores."""
+    """A bar for the whole study and one for each running population, with its newest scores; in a log, lines."""
     steps = {population.name: population.config.env_steps for population in packed}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[scores]}"), console=_console) as bars:
         whole = bars.add_task("populations", total=len(packed), scores="")
         lines: dict[str, TaskID] = {}
+        logged: dict[str, float] = {}
 
         def tell(news: News) -> None:
             if news.kind == "started":
                 lines[news.name] = bars.add_task(news.name, total=steps[news.name], scores="")
+                logged[news.name] = time.monotonic()
                 return
             bars.remove_task(lines.pop(news.name))
             if news.kind == "finished":
@@ -116,7 +121,11 @@ def shown(
             for name in running:
                 told = progress_of(directory / name)
                 scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in told.get("scores", {}).items())
-                bars.update(lines[name], completed=told.get("env_step", 0), scores=scores)
+                step = told.get("env_step", 0)
+                bars.update(lines[name], completed=step, scores=scores)
+                if not _console.is_terminal and time.monotonic() - logged[name] > _SECONDS_A_LINE:
+                    logged[name] = time.monotonic()
+                    bars.print(f"{name} step {step:,} of {steps[name]:,}  {scores}", soft_wrap=True)
 
         yield tell, tick
 
