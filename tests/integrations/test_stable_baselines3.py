@@ -11,8 +11,9 @@ from stable_baselines3.common.buffers import ReplayBuffer
 from stable_baselines3.common.vec_env import DummyVecEnv, VecNormalize
 from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
-from aes_rl import Adaptive, Predictive, Prioritized, Uniform
+from aes_rl import Adaptive, FullInformation, Predictive, Prioritized, Uniform
 from aes_rl.gradients import exact
+from aes_rl.integrations.selection import Selection
 from aes_rl.integrations.stable_baselines3 import SelectiveDictReplayBuffer, SelectiveReplayBuffer, attach
 
 ALGORITHMS = {"SAC": SAC, "TD3": TD3, "DDPG": DDPG}
@@ -295,11 +296,45 @@ def test_what_is_not_supported_is_refused(make_model, error, line, monkeypatch) 
 def test_hindsight_is_refused() -> None:
     model = make("SAC", "uniform", buffer=ReplayBuffer)
     model.replay_buffer = HerReplayBuffer.__new__(HerReplayBuffer)
-    with pytest.raises(TypeError, match="is a HerReplayBuffer"):
+    with pytest.raises(TypeError, match="hindsight replay"):
         attach(model)
+    with pytest.raises(ValueError, match="hindsight replay"):
+        SelectiveDictReplayBuffer(300, model.observation_space, model.action_space, sampler=Uniform(), n_sampled_goal=4)
 
 
-@pytest.mark.parametrize("networks", [("actor",), ("critic",)])
+def test_a_buffer_of_another_kind_loaded_later_is_named(tmp_path) -> None:
+    plain = make("SAC", "uniform", buffer=ReplayBuffer)
+    plain.save_replay_buffer(tmp_path / "buffer")
+    model, _ = trained("SAC", "adaptive")
+    model.load_replay_buffer(tmp_path / "buffer")
+    with pytest.raises(TypeError, match="the model's replay buffer is a ReplayBuffer"):
+        model.learn(140, reset_num_timesteps=False)
+
+
+def test_a_class_of_ones_own_is_attached_unless_it_trains_otherwise() -> None:
+    class Mine(SAC):
+        """With something of its own."""
+
+    class Other(SAC):
+        def train(self, gradient_steps: int, batch_size: int = 64) -> None:
+            super().train(gradient_steps, batch_size)
+
+    options = {"replay_buffer_class": SelectiveReplayBuffer, "replay_buffer_kwargs": {"sampler": Adaptive()}}
+    attach(Mine("MlpPolicy", "Pendulum-v1", device="cpu", **options))
+    with pytest.raises(TypeError, match="Other cannot be attached"):
+        attach(Other("MlpPolicy", "Pendulum-v1", device="cpu", **options))
+
+
+@pytest.mark.parametrize(
+    ("sampler", "line"),
+    [(Adaptive(networks=("actr",)), "the networks are called actor and critic"), (FullInformation(), "all slots")],
+)
+def test_a_sampler_that_would_learn_nothing_is_refused(sampler, line) -> None:
+    with pytest.raises(ValueError, match=line):
+        Selection(sampler, 100, 0)
+
+
+@pytest.mark.parametrize("networks", [("actor",), ("critic",), ("actor", "critic")])
 def test_a_delayed_actor_and_a_chosen_network(networks) -> None:
     """TD3 trains its actor every other update; a batch without the chosen norm is an update without a report."""
     model = make("TD3", "adaptive")

@@ -15,6 +15,8 @@ from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
 
 Array = np.ndarray[Any, Any]
+NETWORKS = ("actor", "critic")
+"""What every attachment calls the networks that it listens to."""
 _MOST_AHEAD = 64
 """Batches that may be drawn before any is reported on."""
 
@@ -38,6 +40,14 @@ class Selection:
     def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
         self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
         self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, engine="numba")
+        if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
+            raise ValueError(
+                f"{type(config).__name__} hears from all slots at once, and a training step tells of its batch alone; "
+                "use Adaptive(), which learns from draws"
+            )
+        self._networks = set(getattr(config, "networks", None) or ())
+        if not self._networks <= set(NETWORKS):
+            raise ValueError(f"networks is {config.networks}; the networks are called {' and '.join(NETWORKS)}")
         self._streams = Streams([seed], self.sampler.engine)
         self.updates = 0
         """Batches drawn so far."""
@@ -129,8 +139,7 @@ class Selection:
                 f"{type(self.config).__name__} has heard nothing of the last batch: attach it to the model before "
                 "training, or discard() a batch that was drawn for another purpose"
             )
-        chosen = getattr(self.config, "networks", None)
-        if chosen is not None and not set(chosen) & set(pending.gradient_norm):
+        if not self._networks <= set(pending.gradient_norm):
             self._advance()  # a delayed actor was not trained on this batch: an update without a report
             return
         errors = pending.td_errors

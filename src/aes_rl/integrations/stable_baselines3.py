@@ -24,9 +24,15 @@ from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402
 from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer  # noqa: E402
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples  # noqa: E402
+from stable_baselines3.her import HerReplayBuffer  # noqa: E402
 
 Array = np.ndarray[Any, Any]
 _SUPPORTED = (SAC, TD3, DDPG)
+_OF_HINDSIGHT = {"n_sampled_goal", "goal_selection_strategy", "copy_info_dict"}
+_NO_HINDSIGHT = (
+    "hindsight replay (HerReplayBuffer) takes goals from later slots of an episode, and our samplers overwrite any "
+    "slot; it is not supported"
+)
 
 
 class _Selective:
@@ -123,6 +129,7 @@ class Attachment(AbstractAttachment):
 
     @override
     def selection(self) -> Selection:
+        _check_buffer(self._model.replay_buffer)  # another may have been loaded since
         selection: Selection = self._model.replay_buffer.selection
         return selection
 
@@ -164,22 +171,33 @@ class Attachment(AbstractAttachment):
 
 def attach(model: OffPolicyAlgorithm) -> Attachment:
     """Weigh the losses of SAC, TD3 or DDPG, and report every batch's norms and errors to its replay buffer."""
-    if type(model) not in _SUPPORTED:
+    if not any(isinstance(model, kind) and type(model).train is kind.train for kind in _SUPPORTED):
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
-        raise TypeError(f"{type(model).__name__} cannot be attached; supported are {names}")
+        raise TypeError(
+            f"{type(model).__name__} cannot be attached; supported are {names}, and classes of your own that leave "
+            "their train() alone"
+        )
     if model.n_steps > 1:
         raise ValueError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
     if getattr(model, "use_sde", False):
         raise ValueError("use_sde is on; state-dependent exploration has no closed form for its norms, turn it off")
-    if not isinstance(model.replay_buffer, _Selective):
-        raise TypeError(
-            f"the model's replay buffer is a {type(model.replay_buffer).__name__}; make the model with "
-            "replay_buffer_class=SelectiveReplayBuffer (SelectiveDictReplayBuffer for Dict observations)"
-        )
     return Attachment(model)
 
 
+def _check_buffer(buffer: Any) -> None:
+    if isinstance(buffer, HerReplayBuffer):
+        raise TypeError(_NO_HINDSIGHT)
+    if not isinstance(buffer, _Selective):
+        raise TypeError(
+            f"the model's replay buffer is a {type(buffer).__name__}; make the model with "
+            "replay_buffer_class=SelectiveReplayBuffer (SelectiveDictReplayBuffer for Dict observations), and load "
+            "a buffer that was saved from one"
+        )
+
+
 def _refuse(options: dict[str, Any]) -> None:
+    if not _OF_HINDSIGHT.isdisjoint(options):
+        raise ValueError(_NO_HINDSIGHT)
     if options.get("optimize_memory_usage"):
         raise ValueError("optimize_memory_usage stores next observations in the next slot; our samplers overwrite any")
     if options.get("n_steps", 1) != 1:
