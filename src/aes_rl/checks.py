@@ -8,26 +8,26 @@ from torch import Tensor
 
 def number(name: str, value: object, otherwise: str) -> None:
     """Raise unless `value` is a number; `otherwise` says what else it may be."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if not _is_number(value):
         raise ValueError(f"{name} is {value!r}; it must be a number {otherwise}")
 
 
 def positive(name: str, value: float) -> None:
     """Raise unless `value` is a finite number above zero."""
-    if not (math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {value}; it must be a finite number above 0")
+    if not (_is_number(value) and math.isfinite(value) and value > 0):
+        raise ValueError(f"{name} is {value!r}; it must be a finite number above 0")
 
 
 def non_negative(name: str, value: float) -> None:
     """Raise unless `value` is a finite number of at least zero."""
-    if not (math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} is {value}; it must be a finite number of at least 0")
+    if not (_is_number(value) and math.isfinite(value) and value >= 0):
+        raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
 
 
 def fraction(name: str, value: float) -> None:
     """Raise unless 0 ≤ `value` ≤ 1."""
-    if not 0 <= value <= 1:
-        raise ValueError(f"{name} is {value}; it must lie in [0, 1]")
+    if not (_is_number(value) and 0 <= value <= 1):
+        raise ValueError(f"{name} is {value!r}; it must lie in [0, 1]")
 
 
 def choice(name: str, value: object, choices: Sequence[object]) -> None:
@@ -38,14 +38,26 @@ def choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 def floor(value: float) -> None:
     """Raise unless `value` can be the probability κ reserved for the uniform part: 0 < κ ≤ 1."""
-    if not 0 < value <= 1:
-        raise ValueError(f"floor is {value}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
+    if not (_is_number(value) and 0 < value <= 1):
+        raise ValueError(f"floor is {value!r}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
 
 
 def count(name: str, value: int) -> None:
     """Raise unless `value` is a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+
+
+def layers(name: str, value: object) -> None:
+    """Raise unless `value` says how many units some hidden layers have."""
+    if not isinstance(value, tuple) or not value:
+        raise ValueError(f"{name} is {value!r}; give the units of at least one layer, such as (256, 256)")
+    for units in value:
+        count(name, units)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

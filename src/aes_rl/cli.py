@@ -4,6 +4,8 @@ import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
+from aes_rl import extensions
+
 _HELP = """aes-rl: experience selection for off-policy reinforcement learning
 
   aes-rl train runs/hopper --task Hopper-v5 --samplers uniform adaptive --seeds 0 1
@@ -16,7 +18,8 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl lab variance runs/hopper
   aes-rl bench gpu
 
-Each command has --help."""
+Each command has --help, and takes --module NAME: a module to import first, which adds a sampler of your own to
+aes_rl.samplers.registry.RULES."""
 
 
 _COMMANDS = {
@@ -36,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; a mistake in what was typed ends it with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     try:
-        _run(words)
+        _run(extensions.taken_from(words))
     except (ValueError, RuntimeError, OSError) as error:
         print(f"aes-rl: {error}", file=sys.stderr)
         raise SystemExit(1) from None

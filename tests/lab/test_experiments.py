@@ -1,6 +1,7 @@
 """The laboratory's commands on a small recorded problem."""
 
 import csv
+import sys
 
 import pytest
 
@@ -81,8 +82,9 @@ def test_a_sampler_of_ones_own_in_every_process(problems, tmp_path, capsys, monk
     """Its configuration in one file, its rule in another."""
     (tmp_path / "my_config.py").write_text(MY_CONFIG)
     (tmp_path / "my_rule.py").write_text(MY_RULE)
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", sys.path[:])
+    monkeypatch.setenv("AES_RL_MODULES", "")
     monkeypatch.setenv("COLUMNS", "200")
     words = f"--module my_rule --problems {problems} --slots 500 --batch-sizes 16 --workers 2".split()
     try:

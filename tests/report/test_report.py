@@ -104,6 +104,28 @@ def test_damaged_and_missing_runs_are_told_and_the_rest_reported(study, capsys) 
     assert "Reacher-v5" in page
 
 
+def test_runs_of_one_name_are_not_mixed(tmp_path) -> None:
+    """The one that got farthest is shown, its readings alone, and the others are named."""
+    write_run(tmp_path / "a", {("adaptive", 2): [1.0] * 3, ("uniform", 2): [5.0] * 3}, env_steps=9000)
+    write_run(tmp_path / "b", {("adaptive", 2): [7.0] * 9})
+    for name, value in (("a", 0.1), ("b", 0.7)):
+        table = "env_step,sampler,seed,metric,value\n" + f"1000,adaptive,2,captured_fraction,{value}\n"
+        (tmp_path / name / "metrics.csv").write_text(table)
+    results = load(tmp_path)
+    found = {(curve.sampler, curve.seed): curve.scores[-1] for curve in results.curves}
+    assert found == {("adaptive", 2): 7.0, ("uniform", 2): 5.0}
+    assert len(results.curves) == 2
+    assert results.captured == {("Hopper-v5", "sac", "adaptive", 2): [(1000, 0.7)]}
+    assert any("1 of 2 runs, such as Hopper-v5 sac adaptive 2, are left out" in line for line in results.problems)
+
+
+def test_a_window_longer_than_the_runs_is_told(tmp_path, capsys) -> None:
+    write_run(tmp_path / "a", {("uniform", 2): [1.0, 2, 3]})
+    main(["report", str(tmp_path)])
+    told = " ".join(capsys.readouterr().out.split())
+    assert "means of the last 10 evaluations and some runs have 3" in told
+
+
 def test_nothing_to_report_is_told_in_one_line(tmp_path, capsys) -> None:
     for words, message in (
         (["report", str(tmp_path / "nowhere")], "is not a directory"),

@@ -46,6 +46,11 @@ class DDPG:
     """Environment steps with uniform actions before the first update."""
 
     def __post_init__(self) -> None:
+        checks.layers("hidden", self.hidden)
+        for name in ("actor_learning_rate", "critic_learning_rate", "last_layer_bound"):
+            checks.positive(name, getattr(self, name))
+        for name in ("critic_weight_decay", "noise_pull", "noise_scale"):
+            checks.non_negative(name, getattr(self, name))
         checks.fraction("discount", self.discount)
         checks.fraction("target_rate", self.target_rate)
         checks.count("batch_size", self.batch_size)

@@ -51,6 +51,11 @@ class SAC:
     """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 10,000."""
 
     def __post_init__(self) -> None:
+        checks.layers("hidden", self.hidden)
+        checks.positive("learning_rate", self.learning_rate)
+        checks.positive("reward_scale", self.reward_scale)
+        if self.target_entropy is not None:
+            checks.number("target_entropy", self.target_entropy, "or None, minus the number of action dimensions")
         checks.fraction("discount", self.discount)
         checks.fraction("target_rate", self.target_rate)
         checks.positive("initial_entropy_coefficient", self.initial_entropy_coefficient)

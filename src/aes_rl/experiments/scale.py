@@ -10,7 +10,7 @@ import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from aes_rl.experiments.score import SAMPLERS, Scored, find, once, scored, write
+from aes_rl.experiments.score import PROBLEMS, SAMPLERS, Scored, find, once, scored, write
 from aes_rl.report.figures import LOOK, save, short, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
@@ -27,7 +27,7 @@ class Scale:
     samplers: tuple[str, ...] = SAMPLERS
     """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1; adaptive starts from the
     paper's parameters for the recorded task and agent."""
-    problems: tuple[Path, ...] = (Path("problems"),)
+    problems: tuple[Path, ...] = (PROBLEMS,)
     """Recorded problems: files, or folders of them."""
     slots: tuple[int, ...] = (120_000, 200_000, 400_000, 700_000, 1_000_000)
     """Live slots at which to look."""

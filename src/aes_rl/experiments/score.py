@@ -3,7 +3,6 @@
 import csv
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,6 +20,9 @@ from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
 T = TypeVar("T")
+_INSTALLED, _CHECKED_OUT = Path(__file__).parents[1] / "problems", Path(__file__).parents[3] / "problems"
+PROBLEMS = _INSTALLED if _INSTALLED.exists() else _CHECKED_OUT
+"""The recorded problems that come with the package."""
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
 WITHIN = 0.1
 """A score at n slots is the mean over the moments with at most a tenth fewer."""
@@ -33,14 +35,12 @@ class Score:
     samplers: tyro.conf.Positional[tuple[str, ...]] = SAMPLERS
     """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1; adaptive starts from the
     paper's parameters for the recorded task and agent."""
-    problems: tuple[Path, ...] = (Path("problems"),)
+    problems: tuple[Path, ...] = (PROBLEMS,)
     """Recorded problems: files, or folders of them. Make one with aes-rl train --trace-every and aes-rl lab pack."""
     batch_sizes: tuple[int, ...] = (256, 64)
     """Batch sizes to simulate."""
     slots: tuple[int, ...] = (200_000, 300_000, 1_000_000)
     """Live slots at which to look."""
-    module: str | None = None
-    """A module to import first, which adds a sampler of your own to aes_rl.samplers.registry.RULES."""
     output: Path | None = None
     """Where to write every point, as CSV."""
     workers: int | None = None
@@ -71,22 +71,20 @@ def score(words: list[str]) -> None:
     """Print the table."""
     asked = tyro.cli(Score, prog="aes-rl lab score", args=words)
     asked = replace(asked, samplers=once(asked.samplers), batch_sizes=once(asked.batch_sizes))
-    if asked.module is not None:
-        import_module(asked.module)
     problems = find(asked.problems)
     jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in asked.samplers]
-    results = scored(jobs, asked.workers, asked.module)
+    results = scored(jobs, asked.workers)
     Console().print(_table(results, asked))
     if asked.output is not None:
         write(results, asked.output)
 
 
-def scored(jobs: Sequence[tuple[Trace, int, str]], workers: int | None, module: str | None = None) -> list[Scored]:
+def scored(jobs: Sequence[tuple[Trace, int, str]], workers: int | None) -> list[Scored]:
     """Every problem, batch size and sampler by name, simulated."""
     simulations = [Simulation(parse(name, problem.facts), problem, batch) for problem, batch, name in jobs]
     return [
         Scored(problem.name, batch, name, points)
-        for (problem, batch, name), points in zip(jobs, simulate(simulations, workers, module), strict=True)
+        for (problem, batch, name), points in zip(jobs, simulate(simulations, workers), strict=True)
     ]
 
 

@@ -3,14 +3,13 @@
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from importlib import import_module
 from typing import Any, NamedTuple
 
 import torch
 from rich.console import Console
 from rich.progress import track
 
-from aes_rl import checks
+from aes_rl import checks, extensions
 from aes_rl.lab.score import Point, score_of
 from aes_rl.lab.trace import Trace
 from aes_rl.machine import cores
@@ -24,12 +23,10 @@ class Simulation(NamedTuple):
     batch_size: int
 
 
-def simulate(
-    simulations: Sequence[Simulation], workers: int | None = None, module: str | None = None
-) -> list[list[Point]]:
+def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> list[list[Point]]:
     """Captured fractions in every simulation, with a progress bar; by default with one process a core.
 
-    The numbers do not depend on how many processes there are. `module` is imported in each, for samplers that it adds.
+    The numbers do not depend on how many processes there are.
     """
     if workers is not None:
         checks.count("workers", workers)
@@ -38,7 +35,7 @@ def simulate(
     if count <= 1:
         return [_points(simulation) for simulation in track(simulations, "simulating", console=console)]
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=_prepare, initargs=(module,))
+    pool = ProcessPoolExecutor(count, context, initializer=_prepare)
     try:
         under_way = pool.map(_points, simulations)
         return list(track(under_way, "simulating", total=len(simulations), console=console))
@@ -46,10 +43,9 @@ def simulate(
         pool.shutdown(cancel_futures=True)
 
 
-def _prepare(module: str | None) -> None:
+def _prepare() -> None:
     torch.set_num_threads(1)
-    if module is not None:
-        import_module(module)
+    extensions.load()
 
 
 def _points(simulation: Simulation) -> list[Point]:

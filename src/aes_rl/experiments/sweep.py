@@ -11,7 +11,7 @@ import tyro
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from aes_rl.experiments.score import Scored, find, once, write
+from aes_rl.experiments.score import PROBLEMS, Scored, find, once, write
 from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.trace import Facts
 from aes_rl.report.figures import COLOURS, LOOK, save
@@ -37,7 +37,7 @@ class Sweep:
 
     output: tyro.conf.Positional[Path] = Path("lab/sweep")
     """Folder to write to."""
-    problems: tuple[Path, ...] = (Path("problems"),)
+    problems: tuple[Path, ...] = (PROBLEMS,)
     """Recorded problems: files, or folders of them."""
     batch_sizes: tuple[int, ...] = (256,)
     """Batch sizes to simulate."""

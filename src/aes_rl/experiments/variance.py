@@ -11,6 +11,9 @@ from aes_rl.lab.drawn import Comparison, compare
 from aes_rl.lab.measure import Metric, measure
 from aes_rl.training.command import loaded
 
+_WIDTH = 120
+"""Columns that the table needs."""
+
 
 @dataclass(frozen=True)
 class Variance:
@@ -66,6 +69,8 @@ def variance(words: list[str]) -> None:
             f"{reading.smallest_unbiased_weight:.2g} to {reading.largest_unbiased_weight:.2g}",
         )
     console = Console()
+    if console.width < _WIDTH:
+        console = Console(width=_WIDTH)  # better wrapped by the terminal than names cut off
     console.print(table)
     looked = "all" if asked.slots is None or asked.slots >= live else f"{asked.slots:,} of"
     console.print(

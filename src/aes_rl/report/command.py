@@ -53,6 +53,12 @@ def write_report(asked: Report) -> Path:
     references = [read_reference(path, asked.reference_label) for path in asked.reference]
     output = asked.output or asked.directory / "report"
     rows = analysis.rows(results, asked.window, asked.tuned_seed)
+    fewest = min(len(curve.steps) for curve in results.curves)
+    if fewest < asked.window:
+        results.problems.append(
+            f"scores are means of the last {asked.window} evaluations and some runs have {fewest}; a smaller --window "
+            "looks less far back"
+        )
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
     judged = verdicts.verdicts(results, asked.window)
     together = verdicts.together(results, asked.window)
@@ -60,7 +66,8 @@ def write_report(asked: Report) -> Path:
     (output / "measures.csv").write_text(tables.as_csv(rows))
     (output / "measures.md").write_text(tables.as_markdown(made))
     (output / "measures.tex").write_text(tables.as_latex(made))
-    shown = [TableOf("The paper's measures, all seeds", made, _MEASURES, has_paper=True)]
+    smoothing = f"Scores are means of the last {asked.window} evaluations. {_MEASURES}"
+    shown = [TableOf("The paper's measures, all seeds", made, smoothing, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
     (output / "verdicts.csv").write_text(verdicts.as_csv(judged))
@@ -79,6 +86,7 @@ def write_report(asked: Report) -> Path:
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False)
     _console.print(_terminal(made))
+    _console.print(f"scores are means of the last {asked.window} evaluations (--window)")
     _console.print(f"the page is {path}")
     return path
 

@@ -3,15 +3,19 @@
 import csv
 import gzip
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 Array = np.ndarray[Any, Any]
 Key = tuple[str, str, str]
 """Task, agent, sampler."""
+Member = tuple[str, str, str, int]
+"""Task, agent, sampler, seed."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +30,13 @@ class Curve:
     scores: Array
     """Mean return of the test episodes at each of the steps."""
 
+    @property
+    def member(self) -> Member:
+        """Which run it is."""
+        return self.task, self.agent, self.sampler, self.seed
 
-Readings = dict[tuple[str, str, str, int], list[tuple[int, float]]]
+
+Readings = dict[Member, list[tuple[int, float]]]
 """Steps and values by task, agent, sampler and seed."""
 
 
@@ -62,16 +71,18 @@ def load(directory: Path) -> Results:
         raise ValueError(f"{directory} is not a directory; give the directory of a study or a run")
     results = Results()
     expected = _expected(directory, results)
+    found = []
     for path in sorted(directory.rglob("config.json")):
-        try:
-            _read_run(path.parent, results)
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-            results.problems.append(f"{path.parent} could not be read ({reason}); it is left out")
+        with _told(path.parent, results):
+            found.append(_read_run(path.parent))
+    holders = _holders(found)
+    for run in found:
+        with _told(run.directory, results):
+            _take(run, holders, results)
     order = {name: number for number, name in enumerate(expected[0])}
     results.curves.sort(key=lambda c: (order.get(c.task, len(order)), c.task, c.agent))
-    found = {(c.task, c.agent, c.sampler, c.seed) for c in results.curves}
-    absent = [run for run in expected[1] if run not in found]
+    read = {curve.member for curve in results.curves}
+    absent = [run for run in expected[1] if run not in read]
     if absent:
         example = " ".join(map(str, absent[0]))
         results.problems.append(f"{len(absent)} of {len(expected[1])} runs have no evaluation yet, such as {example}")
@@ -108,25 +119,71 @@ def _expected(directory: Path, results: Results) -> tuple[list[str], list[tuple[
     return list(study["tasks"]), runs
 
 
-def _read_run(directory: Path, results: Results) -> None:
+class _Found(NamedTuple):
+    """A directory with a run, which may not have begun."""
+
+    directory: Path
+    config: dict[str, Any]
+    curves: list[Curve]
+
+    @property
+    def reached(self) -> int:
+        return max((int(curve.steps[-1]) for curve in self.curves), default=0)
+
+
+@contextmanager
+def _told(directory: Path, results: Results) -> Iterator[None]:
+    """A directory that cannot be read is one line."""
+    try:
+        yield
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        results.problems.append(f"{directory} could not be read ({reason}); it is left out")
+
+
+def _read_run(directory: Path) -> _Found:
     config = json.loads((directory / "config.json").read_text())
-    task, agent, env_steps = str(config["task"]), str(config["agent"]), int(config["env_steps"])
+    task, agent = str(config["task"]), str(config["agent"])
     rows: dict[tuple[str, int], list[tuple[int, float]]] = {}
     table = directory / "evaluations.csv"
-    if not table.exists():
-        return  # not started
-    with table.open(newline="") as handle:
-        for row in csv.DictReader(handle):
-            member = (str(row["sampler"]), int(row["seed"]))
-            rows.setdefault(member, []).append((int(row["env_step"]), float(row["mean_return"])))
-    reached = max((step for own in rows.values() for step, _ in own), default=0)
-    if rows and reached < env_steps:
-        results.problems.append(f"{directory} is at step {reached:,} of {env_steps:,}; it is shown as far as it is")
+    if table.exists():
+        with table.open(newline="") as handle:
+            for row in csv.DictReader(handle):
+                member = (str(row["sampler"]), int(row["seed"]))
+                rows.setdefault(member, []).append((int(row["env_step"]), float(row["mean_return"])))
+    curves = []
     for (sampler, seed), own in rows.items():
         steps, scores = np.array(own).T
-        results.curves.append(Curve(task, agent, sampler, seed, steps.astype(np.int64), scores))
-    _read_speed(directory, config, results)
-    _read_variance(directory, (task, agent), results)
+        curves.append(Curve(task, agent, sampler, seed, steps.astype(np.int64), scores))
+    return _Found(directory, config, curves)
+
+
+def _holders(found: list[_Found]) -> dict[Member, Path]:
+    """Which directory each run is read from: where several hold one of the same name, the one that got farthest."""
+    holders: dict[Member, Path] = {}
+    for run in sorted(found, key=lambda run: -run.reached):
+        for curve in run.curves:
+            holders.setdefault(curve.member, run.directory)
+    return holders
+
+
+def _take(run: _Found, holders: dict[Member, Path], results: Results) -> None:
+    env_steps = int(run.config["env_steps"])
+    if run.curves and run.reached < env_steps:
+        note = f"{run.directory} is at step {run.reached:,} of {env_steps:,}; it is shown as far as it is"
+        results.problems.append(note)
+    taken = [curve for curve in run.curves if holders[curve.member] == run.directory]
+    others = [curve for curve in run.curves if holders[curve.member] != run.directory]
+    if others:
+        name, count = " ".join(map(str, others[0].member)), len(others)
+        results.problems.append(
+            f"{run.directory}: {count} of {len(run.curves)} runs, such as {name}, are left out, because "
+            f"{holders[others[0].member]} holds runs of that name too; report one of the directories at a time"
+        )
+    results.curves += taken
+    if taken:
+        _read_speed(run.directory, run.config, results)
+        _read_variance(run.directory, {curve.member for curve in taken}, results)
 
 
 def _read_speed(directory: Path, config: dict[str, Any], results: Results) -> None:
@@ -146,7 +203,8 @@ def _read_speed(directory: Path, config: dict[str, Any], results: Results) -> No
     )
 
 
-def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> None:
+def _read_variance(directory: Path, members: set[Member], results: Results) -> None:
+    task, agent, _, _ = next(iter(members))
     path = next((p for p in (directory / "metrics.csv", directory / "metrics.csv.gz") if p.exists()), None)
     if path is None:
         return
@@ -155,7 +213,9 @@ def _read_variance(directory: Path, cell: tuple[str, str], results: Results) -> 
             metric = row["metric"]
             if metric != "variance" and not metric.startswith("captured_fraction"):
                 continue
-            run = (*cell, str(row["sampler"]), int(row["seed"]))
+            run = (task, agent, str(row["sampler"]), int(row["seed"]))
+            if run not in members:
+                continue
             point = (int(row["env_step"]), float(row["value"]))
             network = metric.removeprefix("captured_fraction").removeprefix("_")
             if metric == "variance":

@@ -1,4 +1,4 @@
-"""The paper's five measures of a method on a task, as SPEC's section on the experiment settles them."""
+"""The paper's five measures of a method on a task, in the forms that its table allows."""
 
 from typing import Any, NamedTuple
 

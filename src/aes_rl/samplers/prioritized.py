@@ -1,4 +1,4 @@
-"""Prioritised replay, the proportional variant of Schaul et al. (2015), as SPEC.md §2 fixes it."""
+"""Prioritised replay, the proportional variant of Schaul et al. (2015)."""
 
 from dataclasses import dataclass
 from typing import ClassVar

@@ -57,7 +57,8 @@ class AbstractRule(ABC):
     def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"] | None:
         """Masses of the drawn slots after the learner's report, positive; None where they stay as they are.
 
-        A slot drawn twice is reported twice: use `scatter_add_` to accumulate, never plain indexing.
+        A slot drawn twice is reported twice: use `scatter_add_` to accumulate, never plain indexing. One that was
+        overwritten since the draw is reported as 0, and nothing may be learned from it.
         """
 
     @abstractmethod

@@ -11,6 +11,10 @@ from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
 
 AgentName = Literal["sac", "ddpg"]
+_OWN_OPTIONS = {
+    "task": "--tasks", "agent": "--agents", "samplers": "--samplers", "seeds": "--seeds", "env_steps": "--env-steps",
+}  # fmt: skip
+"""Options of a run that a grid has its own for."""
 
 
 @dataclass(frozen=True)
@@ -80,6 +84,9 @@ def configured(base: Training, env_steps: int | None, assignments: Sequence[str]
     """A population's run with the study's options, in one process unless it is on a GPU or options say otherwise."""
     config = base if env_steps is None else replace(base, env_steps=env_steps)
     for assignment in assignments:
+        name = assignment.partition("=")[0].replace("-", "_")
+        if name in _OWN_OPTIONS:
+            raise ValueError(f"set {assignment!r}: {name} belongs to the grid; use {_OWN_OPTIONS[name]}")
         config = assigned(config, assignment)
     if config.workers is None and config.device == "cpu":
         config = replace(config, workers=0)  # other populations have the other cores
@@ -89,13 +96,18 @@ def configured(base: Training, env_steps: int | None, assignments: Sequence[str]
 def prepare(study: Study, directory: Path) -> list[Population]:
     """Write down the study and what each population is to do; raises where the directory holds another study."""
     packed = populations(study)
+    for population in packed:
+        population.config.require_learning()
     for task in study.tasks:
         simulator.make(task).close()
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
     if path.exists():
-        if json.loads(path.read_text()) != wanted:
-            raise ValueError(f"{directory} holds another study; choose another directory")
+        there = json.loads(path.read_text())
+        other = [name for name in wanted if wanted[name] != there.get(name)]
+        if other and any(record.has_begun(own.parent) for own in directory.rglob("config.json")):
+            differences = ", ".join(f"{name} {there.get(name)} there and {wanted[name]} here" for name in other)
+            raise ValueError(f"{directory} holds another study ({differences}); choose another directory")
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)

@@ -63,10 +63,13 @@ def train(words: list[str]) -> None:
     first.add_argument("--task", default=Training.task)
     first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
     known, _ = first.parse_known_args(words)
+    if words == [known.directory] and (Path(known.directory) / "config.json").exists():
+        run_session(files.read_config(Path(known.directory)), Path(known.directory))
+        return
 
     @dataclass(frozen=True)
     class Train:
-        """Train agents that differ in sampler and seed as one population; the same command continues a stopped run."""
+        """Train agents that differ in sampler and seed as one population; the directory alone continues a run."""
 
         directory: tyro.conf.Positional[Path]
         """Where the run's files go."""
@@ -93,7 +96,6 @@ def run_session(config: Training, directory: Path) -> None:
     except Interrupted:
         _console.print(
             f"stopped at step {session.run.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
-            " and the same options"
         )
         return
     finally:

@@ -3,11 +3,12 @@
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal
 
-from aes_rl import checks, paper
+from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.samplers.registry import RULES
 from aes_rl.types import Signal
 
+extensions.load()  # their samplers have options below
 PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
 TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
 """Samplers that learn from draws; full information would need every slot's gradient after every update."""
@@ -104,12 +105,21 @@ class Training:
                 checks.non_negative(name, getattr(self, name))
         for name in self.samplers:
             if name not in TRAINABLE:
-                raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}")
+                raise ValueError(
+                    f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}, and --module adds your own"
+                )
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
                 raise ValueError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
                 raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+        if self.device.split(":")[0] not in ("cpu", "cuda"):
+            raise ValueError(f"device is {self.device!r}; it must be cpu, cuda, or cuda:N for one of several GPUs")
+        known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
+        for config in self.sampler_configs:
+            unknown = set(getattr(config, "networks", None) or ()) - known
+            if unknown:
+                raise ValueError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
         if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
             raise ValueError("trace_every needs one update an environment step: a record counts visits by insertions")
         if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
@@ -138,6 +148,14 @@ class Training:
         """Environment steps with uniform actions before the first update."""
         own = self.agent_config.warm_up_steps
         return own if own is not None else max(1, min(_LONGEST_WARM_UP, self.env_steps // 10))
+
+    def require_learning(self) -> None:
+        """Raise where the run would end before its first update."""
+        if self.warm_up_steps >= self.env_steps:
+            raise ValueError(
+                f"{self.agent}.warm_up_steps is {self.warm_up_steps:,} and the run has {self.env_steps:,} environment "
+                "steps, so nothing would be learned; lower the one or raise the other"
+            )
 
     @property
     def total_updates(self) -> int:

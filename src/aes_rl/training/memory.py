@@ -19,6 +19,8 @@ def needed(config: Training, sizes: Sizes) -> int:
 def available(device: str) -> int:
     """Free bytes of a device."""
     if torch.device(device).type == "cuda":
+        if not torch.cuda.is_available():
+            raise ValueError(f"device is {device} and torch {torch.__version__} finds no CUDA GPU; use --device cpu")
         return int(torch.cuda.mem_get_info(torch.device(device))[0])
     with open("/proc/meminfo") as lines:
         known = dict(line.split(":", 1) for line in lines)

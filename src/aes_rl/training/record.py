@@ -8,6 +8,7 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +53,53 @@ class Table:
         self._file.close()
 
 
+def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
+    """The last step in a table of evaluations, and the mean returns there by sampler and seed; 0 where it is empty."""
+    with path.open(newline="") as file:
+        rows = list(csv.DictReader(file))
+    last = int(rows[-1]["env_step"]) if rows else 0
+    return last, {
+        (row["sampler"], int(row["seed"])): float(row["mean_return"]) for row in rows if int(row["env_step"]) == last
+    }
+
+
 def check_directory(directory: Path, config: Training) -> None:
-    """Raise where the directory belongs to another configuration or to something else."""
+    """Raise where the directory belongs to another configuration or to something else.
+
+    A run that has not begun, as after a mistake in the first command, is no reason.
+    """
     if (directory / "config.json").exists():
-        if _in_use(read_config(directory)) != _in_use(config):
-            raise ValueError(f"{directory} holds a run with another configuration; choose another directory")
+        if not has_begun(directory):
+            return
+        there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
+        other = [name for name in here if here[name] != there.get(name)]
+        if other:
+            differences = ", ".join(f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in other[:3])
+            more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+            raise ValueError(
+                f"{directory} holds a run with another configuration ({differences}{more}); choose another directory"
+            )
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+
+
+def has_begun(directory: Path) -> bool:
+    """Whether a run has left something to lose: a checkpoint, an evaluation or a row of metrics."""
+    tables = [path for name in ("evaluations", "metrics") if (path := directory / f"{name}.csv").is_file()]
+    return (directory / "checkpoint").exists() or any(_has_rows(table) for table in tables)
+
+
+def _has_rows(table: Path) -> bool:
+    with table.open() as file:
+        return len(list(islice(file, 2))) == 2
+
+
+def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Options by their whole names, such as sac.batch_size."""
+    flat: dict[str, Any] = {}
+    for name, value in options.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat
 
 
 def _in_use(config: Training) -> Training:

@@ -46,6 +46,7 @@ class Session:
 
     def __init__(self, config: Training, directory: Path):
         """Start the run, or continue it from its newest checkpoint."""
+        config.require_learning()
         record.check_directory(directory, config)
         self.config, self.directory = config, directory
         self.run = Run(config)
@@ -60,10 +61,8 @@ class Session:
             "evaluations": record.Table(directory / "evaluations.csv", EVALUATION_COLUMNS, sizes["evaluations"]),
             "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
         }
-        self.scores: dict[tuple[str, int], float] = {}
-        """Mean return of every member's newest finished evaluation."""
-        self.scored_step = 0
-        """The environment step of that evaluation."""
+        self.scored_step, self.scores = self._scores_so_far()
+        """The environment step of the newest finished evaluation, and every member's mean return in it."""
         self._evaluator: Evaluator | None = None
         self._evaluating: tuple[int, int] | None = None
         """Environment and update step of the evaluation under way."""
@@ -136,6 +135,9 @@ class Session:
             self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._standing())
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
+
+    def _scores_so_far(self) -> tuple[int, dict[tuple[str, int], float]]:
+        return record.newest_scores(self.directory / "evaluations.csv") if self.was_resumed else (0, {})
 
     def _standing(self) -> Standing:
         """Training comes first where it goes on meanwhile, but where it takes every core, players get a share."""

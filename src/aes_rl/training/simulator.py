@@ -21,6 +21,8 @@ def make(task: str, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of a task; raises unless observations and actions are vectors of bounded numbers."""
     try:
         environment = gymnasium.make(task, disable_env_checker=True, **options)
+    except gymnasium.error.DependencyNotInstalled as error:
+        raise ValueError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
         known = sorted(name for name in gymnasium.registry if name.split("-")[0] == task.split("-")[0])
         hint = f"; there are {', '.join(known)}" if known else "; the paper's are listed by aes-rl train --help"

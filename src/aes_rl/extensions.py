@@ -1,0 +1,45 @@
+"""Samplers from outside: modules that add rules to the registry, imported here and in every process that is started."""
+
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+_VARIABLE = "AES_RL_MODULES"
+"""Names of modules, separated by commas; processes that are started inherit it."""
+
+
+def taken_from(words: Sequence[str]) -> list[str]:
+    """What was typed without `--module NAME`; the modules named are imported."""
+    left, names = [], _named()
+    rest = iter(words)
+    for word in rest:
+        option, separator, name = word.partition("=")
+        if option != "--module":
+            left.append(word)
+            continue
+        name = name if separator else next(rest, "")
+        if not name:
+            raise ValueError("--module needs the name of a module, such as my_sampler for my_sampler.py")
+        names.append(name)
+    if names:
+        os.environ[_VARIABLE] = ",".join(dict.fromkeys(names))
+        load()
+    return left
+
+
+def load() -> None:
+    """Import the modules; they are looked for in the current directory too."""
+    for name in _named():
+        if "" not in sys.path:
+            sys.path.insert(0, "")
+        try:
+            import_module(name)
+        except ModuleNotFoundError as error:
+            if error.name != name:
+                raise
+            raise ValueError(f"there is no module {name!r} here or among what is installed (--module)") from None
+
+
+def _named() -> list[str]:
+    return [name for name in os.environ.get(_VARIABLE, "").split(",") if name]
