@@ -169,7 +169,7 @@ def main(arguments: Arguments) -> None:
             observation, _ = environment.reset()
         if step > arguments.warm_up_steps:
             update(step - arguments.warm_up_steps)
-        if step % arguments.evaluate_every == 0:
+        if step % arguments.evaluate_every == 0 or step == arguments.env_steps:
             print(f"{step:>8} steps, mean return {score(actor, arguments.task, arguments.seed + 1000):.1f}", flush=True)
 
 

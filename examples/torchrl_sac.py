@@ -114,7 +114,7 @@ def main(arguments: Arguments) -> None:
             (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).mean().backward()  # AES: the mean
             optimiser.step()
             target.step()
-        if step % arguments.evaluate_every == 0:
+        if step % arguments.evaluate_every == 0 or step == arguments.env_steps:
             print(f"{step:>8} steps, mean return {score():.1f}", flush=True)
 
 

@@ -74,7 +74,12 @@ def score(words: list[str]) -> None:
     problems = find(asked.problems)
     jobs = [(problem, batch, name) for problem in problems for batch in asked.batch_sizes for name in asked.samplers]
     results = scored(jobs, asked.workers)
-    Console().print(_table(results, asked))
+    console = Console()
+    console.print(_table(results, asked))
+    for problem in problems:
+        most = max(point.live for result in results if result.problem == problem.name for point in result.points)
+        if most < min(asked.slots):
+            console.print(f"{problem.name} ends at {most:,} slots; --slots {most} looks there")
     if asked.output is not None:
         write(results, asked.output)
 

@@ -71,6 +71,8 @@ class Storage:
     def pack(self, transition: Transition) -> tuple[View, bool | Bool[Tensor, "P"]]:
         """One row a member, and whether it is finite; raises on a field of the wrong shape."""
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
+            if not isinstance(field, Tensor):
+                raise TypeError(f"{name} is a {type(field).__name__}; give tensors, such as torch.from_numpy(…)")
             if field.shape != shape:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
             if field.requires_grad:

@@ -28,7 +28,10 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         return Training(task=task, agent=agent)
     adaptive = adaptive_of_the_paper(task, agent)
     if adaptive is None:
-        raise ValueError(f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}")
+        raise ValueError(
+            f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}; "
+            "--preset default takes any"
+        )
     return Training(
         task=task,
         agent=agent,
