@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -76,6 +77,14 @@ def test_more_processes_simulate_the_same(problems) -> None:
     (problem,) = find([problems])
     simulations = [Simulation(config, problem, 16) for config in (Adaptive(), Predictive(), Uniform())]
     assert simulate(simulations, workers=2) == simulate(simulations, workers=1)
+
+
+def test_a_problem_that_comes_along_is_found_by_its_name(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (problem,) = find([Path("invertedpendulum-sac")])
+    assert problem.facts.task == "InvertedPendulum-v5"
+    with pytest.raises(FileNotFoundError):
+        find([Path("no-such-problem")])
 
 
 def test_a_sampler_of_ones_own_in_every_process(problems, tmp_path, capsys, monkeypatch) -> None:

@@ -1,7 +1,6 @@
 """Recorded problems: what is recorded is what the agent says, and samplers score what they must on it."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -9,13 +8,13 @@ import torch
 
 from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Uniform
 from aes_rl.agents import SAC
+from aes_rl.experiments.score import PROBLEMS
 from aes_rl.lab import trace
 from aes_rl.lab.measure import expected_norms
 from aes_rl.lab.score import Clock, expected, heard, in_rounds, score_of
 from aes_rl.lab.variance import captured_fraction
 from aes_rl.training import Session, Training
 
-PROBLEMS = Path(__file__).parents[2] / "problems"
 SMALL = Training(
     task="InvertedPendulum-v5",
     samplers=("uniform",),

@@ -16,7 +16,7 @@ class Pack:
     run: tyro.conf.Positional[Path]
     """Directory of a run trained with --trace-every."""
     output: tyro.conf.Positional[Path]
-    """The file to write, such as problems/hopper-sac.safetensors."""
+    """The file to write, such as hopper-sac.safetensors."""
     thinning: int = 1
     """Keep every so many-th of the recorded slots."""
     every: int = 1

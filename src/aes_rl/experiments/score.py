@@ -20,8 +20,7 @@ from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
 T = TypeVar("T")
-_INSTALLED, _CHECKED_OUT = Path(__file__).parents[1] / "problems", Path(__file__).parents[3] / "problems"
-PROBLEMS = _INSTALLED if _INSTALLED.exists() else _CHECKED_OUT
+PROBLEMS = Path(__file__).parents[1] / "problems"
 """The recorded problems that come with the package."""
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
 WITHIN = 0.1
@@ -36,7 +35,8 @@ class Score:
     """Samplers by name, with options after a colon, such as adaptive:nu=auto,floor=0.1; adaptive starts from the
     paper's parameters for the recorded task and agent."""
     problems: tuple[Path, ...] = (PROBLEMS,)
-    """Recorded problems: files, or folders of them. Make one with aes-rl train --trace-every and aes-rl lab pack."""
+    """Recorded problems: files, folders of them, or names of those that come with the package, such as hopper-sac. Make
+    one with aes-rl train --trace-every and aes-rl lab pack."""
     batch_sizes: tuple[int, ...] = (256, 64)
     """Batch sizes to simulate."""
     slots: tuple[int, ...] = (200_000, 300_000, 1_000_000)
@@ -115,8 +115,8 @@ def once(values: Iterable[T]) -> tuple[T, ...]:
 
 
 def find(paths: Sequence[Path]) -> list[Trace]:
-    """The recorded problems in files and folders."""
-    files = [file for path in paths for file in (sorted(path.glob("*.safetensors")) if path.is_dir() else [path])]
+    """The recorded problems in files and folders, or shipped under a name."""
+    files = [file for path in paths for file in _files(path)]
     if not files:
         raise ValueError(
             f"no recorded problem in {', '.join(map(str, paths))}; record one with aes-rl train --trace-every and "
@@ -130,6 +130,13 @@ def find(paths: Sequence[Path]) -> list[Trace]:
                 f"{names.count(name)} of the recorded problems are called {name}; give one of them at a time"
             )
     return problems
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        return sorted(path.glob("*.safetensors"))
+    shipped = PROBLEMS / f"{path}.safetensors"
+    return [shipped if shipped.exists() and not path.exists() else path]
 
 
 def write(results: Sequence[Scored], path: Path) -> None:
