@@ -83,7 +83,7 @@ def test_a_problem_that_comes_along_is_found_by_its_name(tmp_path, monkeypatch) 
     monkeypatch.chdir(tmp_path)
     (problem,) = find([Path("invertedpendulum-sac")])
     assert problem.facts.task == "InvertedPendulum-v5"
-    with pytest.raises(FileNotFoundError):
+    with pytest.raises(ValueError, match="those that come along are halfcheetah-ddpg,"):
         find([Path("no-such-problem")])
 
 
@@ -146,7 +146,7 @@ def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
         (["score", "adaptive:nu"], "set is 'nu'; write name=value"),
         (["score", "adaptive:mu=1"], "there is no option 'mu'"),
         (["score", "full-information"], "hears from all slots at once"),
-        (["score", "uniform", "--problems", "nowhere"], "nowhere holds no recorded problem"),
+        (["score", "uniform", "--problems", "nowhere"], "there is no recorded problem nowhere"),
         (["guess"], "unknown experiment 'guess'"),
     ],
 )

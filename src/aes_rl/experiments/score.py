@@ -135,8 +135,12 @@ def find(paths: Sequence[Path]) -> list[Trace]:
 def _files(path: Path) -> list[Path]:
     if path.is_dir():
         return sorted(path.glob("*.safetensors"))
-    shipped = PROBLEMS / f"{path}.safetensors"
-    return [shipped if shipped.exists() and not path.exists() else path]
+    if path.exists():
+        return [path]
+    shipped = {file.stem: file for file in sorted(PROBLEMS.glob("*.safetensors"))}
+    if str(path) not in shipped:
+        raise ValueError(f"there is no recorded problem {path}; those that come along are {', '.join(shipped)}")
+    return [shipped[str(path)]]
 
 
 def write(results: Sequence[Scored], path: Path) -> None:
