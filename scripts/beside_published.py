@@ -198,7 +198,13 @@ def _uniform(folder: Path) -> Uniform:
 
 
 def _described(config: dict[str, Any]) -> str:
-    """The agent's options by what differs from the defaults or from the published settings, whichever is less."""
+    """Options by what differs from the defaults or from the published settings, whichever is less; an older task."""
+    version = str(config["task"]).rpartition("-")[2]
+    older = "" if version == "v5" else f", {version} of the task"
+    return _options_described(config) + older
+
+
+def _options_described(config: dict[str, Any]) -> str:
     agent = str(config["agent"])
     default, published = _changes(config[agent], DEFAULTS[agent]), _changes(config[agent], PUBLISHED[agent])
     if not published:

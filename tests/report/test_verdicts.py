@@ -133,11 +133,13 @@ def test_published_curves_are_summarised(tmp_path) -> None:
 def test_settings_are_told_by_the_least_that_differs() -> None:
     published = runpy.run_path(str(PROJECT / "scripts" / "beside_published.py"))
 
-    def described(settings):
-        return published["_described"]({"agent": "ddpg", "ddpg": json.loads(json.dumps(asdict(settings)))})
+    def described(settings, task="Hopper-v5"):
+        options = json.loads(json.dumps(asdict(settings)))
+        return published["_described"]({"task": task, "agent": "ddpg", "ddpg": options})
 
     theirs = published["PUBLISHED"]["ddpg"]
     assert described(DDPG()) == "as here"
+    assert described(DDPG(), "Hopper-v4") == "as here, v4 of the task"
     assert described(theirs) == "as published"
     assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
     assert described(replace(DDPG(), warm_up_steps=25_000)) == "as here but warm up steps 25000"
