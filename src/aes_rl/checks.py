@@ -1,6 +1,7 @@
 """Checks of values that people type: one line that names the value, the limit and the fix."""
 
 import math
+import numbers
 from collections.abc import Mapping, Sequence
 
 from torch import Tensor
@@ -51,13 +52,13 @@ def count(name: str, value: int) -> None:
 def layers(name: str, value: object) -> None:
     """Raise unless `value` says how many units some hidden layers have."""
     if not isinstance(value, tuple) or not value:
-        raise ValueError(f"{name} is {value!r}; give the units of at least one layer, such as (256, 256)")
+        raise ValueError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
     for units in value:
         count(name, units)
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return isinstance(value, numbers.Real) and not isinstance(value, bool)
 
 
 def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

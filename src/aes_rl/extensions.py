@@ -19,8 +19,8 @@ def taken_from(words: Sequence[str]) -> list[str]:
             left.append(word)
             continue
         name = name if separator else next(rest, "")
-        if not name:
-            raise ValueError("--module needs the name of a module, such as my_sampler for my_sampler.py")
+        if not all(part.isidentifier() for part in name.split(".")):
+            raise ValueError(f"module is {name!r}; give a module's name, such as my_sampler for my_sampler.py")
         names.append(name)
     if names:
         os.environ[_VARIABLE] = ",".join(dict.fromkeys(names))
@@ -36,9 +36,22 @@ def load() -> None:
         try:
             import_module(name)
         except ModuleNotFoundError as error:
-            if error.name != name:
-                raise
+            if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+                raise  # something that the module wants is missing
             raise ValueError(f"there is no module {name!r} here or among what is installed (--module)") from None
+
+
+def as_words() -> str:
+    """What to type for the same modules again."""
+    return "".join(f" --module {name}" for name in _named())
+
+
+def as_environment() -> dict[str, str]:
+    """For processes that do not inherit this one's."""
+    if not _named():
+        return {}
+    places = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {_VARIABLE: ",".join(_named()), "PYTHONPATH": os.pathsep.join(places)}
 
 
 def _named() -> list[str]:

@@ -137,7 +137,11 @@ def test_every_process_compiles_the_same_sums(tmp_path) -> None:
         caches = {name: str(tmp_path / f"{name}{number}") for name in ("TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR")}
         words = [sys.executable, "-W", "ignore", "-c", LIFE, "cuda"]
         processes.append(subprocess.Popen(words, env=os.environ | caches, stdout=subprocess.PIPE, text=True))
-    digests = {process.communicate(timeout=300)[0] for process in processes}
+    try:
+        digests = {process.communicate(timeout=300)[0] for process in processes}
+    finally:
+        for process in processes:
+            process.kill()
     assert all(process.returncode == 0 for process in processes)
     assert len(digests) == 1
 

@@ -56,9 +56,9 @@ def test_a_population_steps_its_environments_itself_unless_on_a_gpu(tiny) -> Non
         ({"set": ("sac.batchsize=3",)}, "there is no option 'batchsize'"),
         ({"set": ("capacity",)}, "write name=value"),
         ({"set": ("capacity=many",)}, "'many' is not a int"),
-        ({"set": ("task=Hopper-v5",)}, "task belongs to the grid; use --tasks"),
+        ({"set": ("task=Hopper-v5",)}, "task has an option of its own"),
         ({"set": ("sac.learning_rate=0",)}, "learning_rate is 0"),
-        ({"set": ("sac.hidden=[]",)}, "give the units of at least one layer"),
+        ({"set": ("sac.hidden=[]",)}, "give a tuple with the units"),
         ({"set": ("sac.hidden=[3.5]",)}, "hidden is 3.5; it must be a whole number"),
         ({"set": ("sac.target_entropy=low",)}, "target_entropy is 'low'"),
         ({"set": ("sampler.adaptive.retention_end=x",)}, "retention_end is 'x'"),
@@ -80,9 +80,7 @@ def test_mistakes_are_told_before_anything_is_written(tiny, tmp_path, change, me
 
 
 def test_a_directory_holds_one_study(tiny, tmp_path) -> None:
-    prepare(replace(tiny, seeds=(3, 4)), tmp_path / "study")
-    packed = prepare(tiny, tmp_path / "study")  # what has not begun is no reason to refuse
-    (tmp_path / "study" / packed[0].name / "checkpoint").mkdir()
+    prepare(tiny, tmp_path / "study")
     prepare(tiny, tmp_path / "study")
     with pytest.raises(ValueError, match=r"holds another study \(seeds \[2, 20\] there and \[3, 4\] here\)"):
         prepare(replace(tiny, seeds=(3, 4)), tmp_path / "study")

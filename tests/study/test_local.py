@@ -68,7 +68,6 @@ def test_a_log_tells_how_far_populations_are(tiny, tmp_path, capsys, monkeypatch
     run_study(tiny, tmp_path, FAST)
     told = [line.split() for line in capsys.readouterr().out.splitlines() if " step " in line]
     assert {words[0] for words in told} == {population.name for population in populations(tiny)}
-    assert any(int(words[2]) > 0 and "adaptive" in words for words in told)
 
 
 def test_a_full_disk_fails_one_population_in_one_line(tiny, tmp_path, capsys) -> None:
@@ -137,7 +136,7 @@ def test_failures_are_retried_a_stated_number_of_times(tiny, tmp_path, failures,
         assert summary.failed == {packed[0].name: "Traceback\nValueError: no luck"}
 
 
-@pytest.mark.skipif(cores() < 2, reason="needs two cores")
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or cores() < 2, reason="needs two cores to bind to")
 def test_populations_on_a_gpu_have_cores_of_their_own(tiny, tmp_path) -> None:
     """How they are started; what they train on is the configuration's."""
     assert LocalExecutor(device="cuda").most_jobs == 1

@@ -2,6 +2,7 @@
 
 import csv
 import shlex
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -39,12 +40,32 @@ def test_a_directory_alone_continues_its_run(tmp_path, capsys) -> None:
     assert all(line in first for line in scores)
 
 
-def test_a_run_that_has_not_begun_keeps_no_directory(tmp_path) -> None:
+def test_what_differs_from_a_directorys_run_is_named(tmp_path) -> None:
     record.write_config(tmp_path, SMALL)
-    record.check_directory(tmp_path, replace(SMALL, seeds=(7,)))
-    (tmp_path / "metrics.csv").write_text("env_step\n20\n")
     with pytest.raises(ValueError, match=r"another configuration \(seeds \(0, 1\) there and \(7,\) here\)"):
         record.check_directory(tmp_path, replace(SMALL, seeds=(7,)))
+
+
+def test_a_run_without_its_checkpoint_is_left_as_it_is(tmp_path, capsys) -> None:
+    """Published curves, or a run whose checkpoint was deleted: to start it again would cost its tables."""
+    finish(SMALL, tmp_path)
+    shutil.rmtree(tmp_path / "checkpoint")
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for is_finished in (True, False):
+        if not is_finished:
+            del before[tmp_path / "manifest.json"]
+            (tmp_path / "manifest.json").unlink()
+        with pytest.raises(SystemExit):
+            main(["train", str(tmp_path)])
+        assert "no checkpoint" in capsys.readouterr().err
+        assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_a_finished_run_keeps_its_manifest(tmp_path) -> None:
+    finish(SMALL, tmp_path)
+    (tmp_path / "manifest.json").write_text("of its time")
+    main(["train", str(tmp_path)])
+    assert (tmp_path / "manifest.json").read_text() == "of its time"
 
 
 MY_SAMPLER = """

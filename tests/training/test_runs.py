@@ -11,6 +11,7 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
+import gymnasium
 import imageio
 import numpy as np
 import pytest
@@ -19,7 +20,7 @@ import torch
 from aes_rl.agents import DDPG, SAC
 from aes_rl.cli import main
 from aes_rl.samplers import Adaptive
-from aes_rl.training import PAPER_TASKS, Run, Session, Training, memory, preset, record, train
+from aes_rl.training import PAPER_TASKS, Run, Session, Training, memory, preset, record, simulator, train
 from aes_rl.training.board import Sizes
 from aes_rl.training.loop import updates_due
 
@@ -193,7 +194,8 @@ def test_files_of_a_run(tmp_path) -> None:
     assert not list(tmp_path.rglob("*.pkl"))
 
 
-def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
+def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     finish(replace(SMALL, env_steps=40), tmp_path / "run")
     before = {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()}
     (tmp_path / "other").mkdir()
@@ -201,7 +203,6 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
     cases = [
         (["train", str(tmp_path / "a"), "--task", "Hoper-v5"], "unknown task 'Hoper-v5'"),
         (["train", str(tmp_path / "a"), "--task", "CartPole-v1"], "need a vector of numbers"),
-        (["train", str(tmp_path / "a"), "--task", "CarRacing-v3"], "box2d"),
         (["train", str(tmp_path / "a"), "--device", "cuda:7"], "finds no CUDA GPU"),
         (["train", str(tmp_path / "a"), "--seeds", "1", "1"], r"seeds (1, 1) repeat"),
         (["train", str(tmp_path / "a"), "--samplers", "adaptiv"], "unknown sampler 'adaptiv'"),
@@ -220,6 +221,15 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys) -> None:
         assert message in told, told
         assert "\n" not in told
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_a_task_whose_simulator_is_missing_says_which(monkeypatch) -> None:
+    def make(*_, **__):
+        raise gymnasium.error.DependencyNotInstalled("Box2D is not installed")
+
+    monkeypatch.setattr(gymnasium, "make", make)
+    with pytest.raises(ValueError, match="'CarRacing-v3' cannot be made: Box2D is not installed"):
+        simulator.make("CarRacing-v3")
 
 
 def test_damaged_and_foreign_checkpoints_are_refused(tmp_path) -> None:

@@ -169,9 +169,6 @@ def _holders(found: list[_Found]) -> dict[Member, Path]:
 
 def _take(run: _Found, holders: dict[Member, Path], results: Results) -> None:
     env_steps = int(run.config["env_steps"])
-    if run.curves and run.reached < env_steps:
-        note = f"{run.directory} is at step {run.reached:,} of {env_steps:,}; it is shown as far as it is"
-        results.problems.append(note)
     taken = [curve for curve in run.curves if holders[curve.member] == run.directory]
     others = [curve for curve in run.curves if holders[curve.member] != run.directory]
     if others:
@@ -182,6 +179,9 @@ def _take(run: _Found, holders: dict[Member, Path], results: Results) -> None:
         )
     results.curves += taken
     if taken:
+        if run.reached < env_steps:
+            note = f"{run.directory} is at step {run.reached:,} of {env_steps:,}; it is shown as far as it is"
+            results.problems.append(note)
         _read_speed(run.directory, run.config, results)
         _read_variance(run.directory, {curve.member for curve in taken}, results)
 

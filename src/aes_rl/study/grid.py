@@ -11,10 +11,8 @@ from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
 
 AgentName = Literal["sac", "ddpg"]
-_OWN_OPTIONS = {
-    "task": "--tasks", "agent": "--agents", "samplers": "--samplers", "seeds": "--seeds", "env_steps": "--env-steps",
-}  # fmt: skip
-"""Options of a run that a grid has its own for."""
+_OWN_OPTIONS = ("task", "agent", "samplers", "seeds", "env_steps")
+"""Options of a run that a study has its own for."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +84,7 @@ def configured(base: Training, env_steps: int | None, assignments: Sequence[str]
     for assignment in assignments:
         name = assignment.partition("=")[0].replace("-", "_")
         if name in _OWN_OPTIONS:
-            raise ValueError(f"set {assignment!r}: {name} belongs to the grid; use {_OWN_OPTIONS[name]}")
+            raise ValueError(f"set {assignment!r}: {name} has an option of its own; use that")
         config = assigned(config, assignment)
     if config.workers is None and config.device == "cpu":
         config = replace(config, workers=0)  # other populations have the other cores
@@ -105,9 +103,11 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     if path.exists():
         there = json.loads(path.read_text())
         other = [name for name in wanted if wanted[name] != there.get(name)]
-        if other and any(record.has_begun(own.parent) for own in directory.rglob("config.json")):
+        if other:
             differences = ", ".join(f"{name} {there.get(name)} there and {wanted[name]} here" for name in other)
-            raise ValueError(f"{directory} holds another study ({differences}); choose another directory")
+            raise ValueError(
+                f"{directory} holds another study ({differences}); choose another directory, or delete this one"
+            )
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)

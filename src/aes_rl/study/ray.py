@@ -6,6 +6,7 @@ from typing import Any
 
 from typing_extensions import override
 
+from aes_rl import extensions
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 try:
@@ -21,7 +22,8 @@ class RayExecutor(AbstractExecutor):
 
     def __init__(self, address: str | None = None, processors: float = 1.0, gpus: float = 0.0):
         """Join the cluster at `address`, or start one on this machine; resources are those of one population."""
-        ray.init(address=address, log_to_driver=False, include_dashboard=False)
+        own = {"env_vars": extensions.as_environment()}
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, runtime_env=own)
         # The scheduler above retries, and counts; what a lost node leaves behind is continued from its checkpoint.
         options = {"num_cpus": processors, "num_gpus": gpus, "max_retries": 0}
         self._train = ray.remote(_train).options(**options)

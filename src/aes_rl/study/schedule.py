@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aes_rl.study.grid import Population
-from aes_rl.study.worker import is_finished
+from aes_rl.training.record import is_finished
 
 
 class AbstractJob(ABC):

@@ -14,9 +14,9 @@ from aes_rl import checks, paper
 from aes_rl.study.command import Execution, executor_of, run_study, shown
 from aes_rl.study.grid import AgentName, Population, Study, configured
 from aes_rl.study.schedule import execute
-from aes_rl.study.worker import is_finished
 from aes_rl.training import Training, preset, record
 from aes_rl.training.presets import Preset
+from aes_rl.training.record import is_finished
 
 _console = Console()
 
@@ -70,7 +70,9 @@ def run_search(asked: Tune) -> dict[str, Any]:
         "forget_every": optuna.distributions.IntDistribution(30, 10_000, log=True),
     }
     search = optuna.create_study(direction="maximize")
-    executor = executor_of(asked.execution, _untuned(asked).device)
+    untuned = _untuned(asked)
+    untuned.require_learning()
+    executor = executor_of(asked.execution, untuned.device)
     at_once = min(executor.most_jobs, 8)
     try:
         for start in range(0, asked.trials, at_once):

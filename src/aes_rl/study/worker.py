@@ -32,7 +32,7 @@ def train_population(directory: Path, threads: int = 1) -> None:
     """Start or continue the run of a directory. A finished one is left alone."""
     torch.set_num_threads(threads)
     with _alone_in(directory):
-        if is_finished(directory):
+        if record.is_finished(directory):
             return
         (directory / "failure.txt").unlink(missing_ok=True)
         session = Session(record.read_config(directory), directory)
@@ -44,11 +44,6 @@ def train_population(directory: Path, threads: int = 1) -> None:
                     _tell(directory, step.env_step, session)
         finally:
             session.close()
-
-
-def is_finished(directory: Path) -> bool:
-    """Whether the directory's run has reached its end."""
-    return (directory / "manifest.json").exists()
 
 
 def progress_of(directory: Path) -> dict[str, Any]:

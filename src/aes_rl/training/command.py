@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from aes_rl import extensions
 from aes_rl.training import checkpoint, memory, simulator
 from aes_rl.training import record as files
 from aes_rl.training.config import Training
@@ -64,7 +65,7 @@ def train(words: list[str]) -> None:
     first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
     known, _ = first.parse_known_args(words)
     if words == [known.directory] and (Path(known.directory) / "config.json").exists():
-        run_session(files.read_config(Path(known.directory)), Path(known.directory))
+        _continue(Path(known.directory))
         return
 
     @dataclass(frozen=True)
@@ -82,6 +83,16 @@ def train(words: list[str]) -> None:
     run_session(asked.config, asked.directory)
 
 
+def _continue(directory: Path) -> None:
+    """Go on with a run as it was asked for."""
+    config = files.read_config(directory)
+    if (directory / "evaluations.csv").exists() and not checkpoint.exists(directory / "checkpoint"):
+        raise ValueError(
+            f"{directory} has no checkpoint to continue from; to start its run again from nothing, give the options too"
+        )
+    run_session(config, directory)
+
+
 def run_session(config: Training, directory: Path) -> None:
     """Train to the end with a progress display, and print the scores."""
     session = Session(config, directory)
@@ -96,6 +107,7 @@ def run_session(config: Training, directory: Path) -> None:
     except Interrupted:
         _console.print(
             f"stopped at step {session.run.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
+            + extensions.as_words()
         )
         return
     finally:
@@ -192,7 +204,7 @@ def _progress(session: Session) -> Iterator[Any]:
             bar.update(task, completed=env_step, status=status)
             if is_news:  # nobody sees the bar move
                 logged = session.scored_step
-                _console.print(f"{label} step {env_step:,} of {session.config.env_steps:,}  {status}", soft_wrap=True)
+                _console.print(f"{label} step {logged:,} of {session.config.env_steps:,}  {status}", soft_wrap=True)
 
         yield advance
 

@@ -1,5 +1,6 @@
 """What a training run is: one frozen dataclass, every field documented once; the command line is made from it."""
 
+import re
 from dataclasses import dataclass, field, make_dataclass
 from typing import Any, Literal
 
@@ -113,13 +114,8 @@ class Training:
                 raise ValueError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
                 raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
-        if self.device.split(":")[0] not in ("cpu", "cuda"):
+        if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device is {self.device!r}; it must be cpu, cuda, or cuda:N for one of several GPUs")
-        known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
-        for config in self.sampler_configs:
-            unknown = set(getattr(config, "networks", None) or ()) - known
-            if unknown:
-                raise ValueError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
         if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
             raise ValueError("trace_every needs one update an environment step: a record counts visits by insertions")
         if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
@@ -150,12 +146,17 @@ class Training:
         return own if own is not None else max(1, min(_LONGEST_WARM_UP, self.env_steps // 10))
 
     def require_learning(self) -> None:
-        """Raise where the run would end before its first update."""
+        """Raise where the run would end before its first update, or a sampler hears of a network that is not there."""
         if self.warm_up_steps >= self.env_steps:
             raise ValueError(
                 f"{self.agent}.warm_up_steps is {self.warm_up_steps:,} and the run has {self.env_steps:,} environment "
                 "steps, so nothing would be learned; lower the one or raise the other"
             )
+        known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
+        for config in self.sampler_configs:
+            unknown = set(getattr(config, "networks", None) or ()) - known
+            if unknown:
+                raise ValueError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
 
     @property
     def total_updates(self) -> int:

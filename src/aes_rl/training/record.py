@@ -8,7 +8,6 @@ import subprocess
 from collections.abc import Iterable
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +52,11 @@ class Table:
         self._file.close()
 
 
+def is_finished(directory: Path) -> bool:
+    """Whether the directory's run has reached its end."""
+    return (directory / "manifest.json").exists()
+
+
 def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     """The last step in a table of evaluations, and the mean returns there by sampler and seed; 0 where it is empty."""
     with path.open(newline="") as file:
@@ -64,34 +68,19 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
 
 
 def check_directory(directory: Path, config: Training) -> None:
-    """Raise where the directory belongs to another configuration or to something else.
-
-    A run that has not begun, as after a mistake in the first command, is no reason.
-    """
+    """Raise where the directory belongs to another configuration or to something else."""
     if (directory / "config.json").exists():
-        if not has_begun(directory):
-            return
         there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
         other = [name for name in here if here[name] != there.get(name)]
         if other:
             differences = ", ".join(f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in other[:3])
             more = f" and {len(other) - 3} more" if len(other) > 3 else ""
             raise ValueError(
-                f"{directory} holds a run with another configuration ({differences}{more}); choose another directory"
+                f"{directory} holds a run with another configuration ({differences}{more}); choose another directory, "
+                "or delete this one"
             )
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
-
-
-def has_begun(directory: Path) -> bool:
-    """Whether a run has left something to lose: a checkpoint, an evaluation or a row of metrics."""
-    tables = [path for name in ("evaluations", "metrics") if (path := directory / f"{name}.csv").is_file()]
-    return (directory / "checkpoint").exists() or any(_has_rows(table) for table in tables)
-
-
-def _has_rows(table: Path) -> bool:
-    with table.open() as file:
-        return len(list(islice(file, 2))) == 2
 
 
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:

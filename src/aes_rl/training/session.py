@@ -48,6 +48,8 @@ class Session:
         """Start the run, or continue it from its newest checkpoint."""
         config.require_learning()
         record.check_directory(directory, config)
+        if record.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
+            raise ValueError(f"{directory} holds a finished run and no checkpoint; choose another directory")
         self.config, self.directory = config, directory
         self.run = Run(config)
         record.write_config(directory, config)
@@ -97,7 +99,8 @@ class Session:
                     if not was_saved:  # asked while the caller had the step
                         self.save()
                     raise Interrupted
-        record.write_manifest(self.directory, config, run.seconds)
+        if run.env_step > self.first_step or not record.is_finished(self.directory):
+            record.write_manifest(self.directory, config, run.seconds)
 
     def save(self) -> None:
         """Write a checkpoint, with the evaluation that is under way in the table."""
