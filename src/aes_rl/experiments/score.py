@@ -78,7 +78,7 @@ def score(words: list[str]) -> None:
     console.print(_table(results, asked))
     for problem in problems:
         most = max(point.live for result in results if result.problem == problem.name for point in result.points)
-        if most < min(asked.slots):
+        if most < (1 - WITHIN) * min(asked.slots):
             console.print(f"{problem.name} ends at {most:,} slots; --slots {most} looks there")
     if asked.output is not None:
         write(results, asked.output)
