@@ -247,6 +247,8 @@ def test_numbers_that_float32_cannot_hold(engine) -> None:
 
 @pytest.mark.parametrize("engine", ["numba", "torch"])
 def test_an_undetached_transition(engine) -> None:
+    with pytest.raises(TypeError, match="reward is a ndarray; give tensors"):
+        make_replay(engine=engine).add(transition()._replace(reward=transition().reward.numpy()))
     with pytest.raises(ValueError, match="action is part of a gradient computation; detach it"):
         make_replay(engine=engine).add(transition()._replace(action=torch.zeros(1, 1, requires_grad=True)))
 

@@ -1,19 +1,15 @@
 """The battery finds what authors of samplers get wrong: the documented rule passes, each way to break it does not."""
 
-import re
-from pathlib import Path
-
 import pytest
 import torch
 
 from aes_rl.samplers import RULES
 from aes_rl.testing import check_sampler
 from aes_rl.types import Signals
+from tests import own_sampler
 
-PAGE = Path(__file__).parents[2] / "docs" / "samplers" / "your-own.md"
-BLOCK = re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
 MODULE = {"__name__": "my_sampler"}
-exec(compile(BLOCK.group(1), "documentation", "exec"), MODULE)
+exec(compile(own_sampler.SOURCE, "documentation", "exec"), MODULE)
 Fading, FadingRule = MODULE["Fading"], RULES.pop("fading")
 
 

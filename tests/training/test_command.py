@@ -11,6 +11,7 @@ import pytest
 
 from aes_rl.cli import main
 from aes_rl.training import Session, record
+from tests import own_sampler
 from tests.training.test_runs import OPTIONS, SMALL, command, finish
 
 
@@ -68,32 +69,16 @@ def test_a_finished_run_keeps_its_manifest(tmp_path) -> None:
     assert (tmp_path / "manifest.json").read_text() == "of its time"
 
 
-MY_SAMPLER = """
-from dataclasses import dataclass
-from aes_rl.samplers.registry import RULES
-from aes_rl.samplers.uniform import Uniform
-
-@dataclass(frozen=True)
-class Mine(Uniform):
-    strength: float = 1.0
-
-class MyRule(RULES["uniform"]):
-    config_type = Mine
-
-RULES["mine"] = MyRule
-"""
-
-
 def test_a_sampler_of_ones_own_is_trained_and_compared(tmp_path) -> None:
-    (tmp_path / "my_sampler.py").write_text(MY_SAMPLER)
+    (tmp_path / "my_sampler.py").write_text(own_sampler.SOURCE)
     start = [sys.executable, "-m", "aes_rl"]
     own = ["--module", "my_sampler"]
-    run = [*OPTIONS, "--samplers", "mine", "--sampler.mine.strength", "2"]
-    study = shlex.split("compare study --preset default --tasks InvertedPendulum-v5 --agents ddpg --samplers mine")
+    run = [*OPTIONS, "--samplers", "fading", "--sampler.fading.floor", "0.3"]
+    study = shlex.split("compare study --preset default --tasks InvertedPendulum-v5 --agents ddpg --samplers fading")
     study += shlex.split("--seeds 0 --env-steps 60 --set ddpg.warm_up_steps=20 evaluate_every=60 ddpg.hidden=[8,8]")
     for words in (["train", "run", *run, *own], ["evaluate", "run", "--episodes", "1", *own], [*study, *own]):
         subprocess.run([*start, *words], cwd=tmp_path, check=True, capture_output=True, timeout=120)
     for table in (tmp_path / "run" / "evaluations.csv", *tmp_path.glob("study/*/*/*/evaluations.csv")):
-        assert {row["sampler"] for row in csv.DictReader(table.read_text().splitlines())} == {"mine"}
+        assert {row["sampler"] for row in csv.DictReader(table.read_text().splitlines())} == {"fading"}
     told = subprocess.run([*start, "train", "x", *own, "--module=no_such"], capture_output=True, text=True, check=False)
     assert "there is no module" in told.stderr

@@ -68,9 +68,7 @@ def variance(words: list[str]) -> None:
             f"{reading.effective_batch_size:,.0f}",
             f"{reading.smallest_unbiased_weight:.2g} to {reading.largest_unbiased_weight:.2g}",
         )
-    console = Console()
-    if console.width < _WIDTH:
-        console = Console(width=_WIDTH)  # better wrapped by the terminal than names cut off
+    console = Console(width=max(_WIDTH, Console().width))  # better wrapped by the terminal than names cut off
     console.print(table)
     looked = "all" if asked.slots is None or asked.slots >= live else f"{asked.slots:,} of"
     console.print(

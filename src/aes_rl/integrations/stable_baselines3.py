@@ -185,14 +185,15 @@ def attach(model: OffPolicyAlgorithm) -> Attachment:
 
 
 def _check_buffer(buffer: Any) -> None:
+    if isinstance(buffer, _Selective):
+        return
     if isinstance(buffer, HerReplayBuffer):
         raise TypeError(_NO_HINDSIGHT)
-    if not isinstance(buffer, _Selective):
-        raise TypeError(
-            f"the model's replay buffer is a {type(buffer).__name__}; make the model with "
-            "replay_buffer_class=SelectiveReplayBuffer (SelectiveDictReplayBuffer for Dict observations), and load "
-            "a buffer that was saved from one"
-        )
+    raise TypeError(
+        f"the model's replay buffer is a {type(buffer).__name__}; make the model with "
+        "replay_buffer_class=SelectiveReplayBuffer (SelectiveDictReplayBuffer for Dict observations), and load "
+        "a buffer that was saved from one"
+    )
 
 
 def _refuse(options: dict[str, Any]) -> None:

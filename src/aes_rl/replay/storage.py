@@ -71,11 +71,13 @@ class Storage:
     def pack(self, transition: Transition) -> tuple[View, bool | Bool[Tensor, "P"]]:
         """One row a member, and whether it is finite; raises on a field of the wrong shape."""
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
-            if not isinstance(field, Tensor):
-                raise TypeError(f"{name} is a {type(field).__name__}; give tensors, such as torch.from_numpy(…)")
-            if field.shape != shape:
+            try:
+                has_shape, has_gradient = field.shape == shape, field.requires_grad
+            except AttributeError:
+                raise TypeError(f"{name} is a {type(field).__name__}; give tensors, as by torch.from_numpy") from None
+            if not has_shape:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
-            if field.requires_grad:
+            if has_gradient:
                 raise ValueError(f"{name} is part of a gradient computation; detach it before storing it")
         return self._engine.pack(transition, self.rows.dtype)
 

@@ -99,7 +99,7 @@ def common(curves: list[Curve]) -> tuple[Array, Array]:
     return steps, np.stack([curve.scores[np.isin(curve.steps, steps)] for curve in curves])
 
 
-def _expected(directory: Path, results: Results) -> tuple[list[str], list[tuple[str, str, str, int]]]:
+def _expected(directory: Path, results: Results) -> tuple[list[str], list[Member]]:
     """The tasks in the study's order, and all its runs."""
     path = directory / "study.json"
     if not path.exists():

@@ -101,13 +101,7 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
     if path.exists():
-        there = json.loads(path.read_text())
-        other = [name for name in wanted if wanted[name] != there.get(name)]
-        if other:
-            differences = ", ".join(f"{name} {there.get(name)} there and {wanted[name]} here" for name in other)
-            raise ValueError(
-                f"{directory} holds another study ({differences}); choose another directory, or delete this one"
-            )
+        record.refuse_another(f"{directory} holds another study", json.loads(path.read_text()), wanted)
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)

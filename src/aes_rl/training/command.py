@@ -190,11 +190,12 @@ def _progress(session: Session) -> Iterator[Any]:
         label = f"{session.config.task} {session.config.agent}"
         task = bar.add_task(label, total=session.config.env_steps, completed=session.first_step, status="")
         started, shown, logged = time.monotonic(), 0.0, session.scored_step
+        is_log = not _console.is_terminal
 
         def advance(env_step: int) -> None:
             nonlocal shown, logged
             now = time.monotonic()
-            is_news = not _console.is_terminal and session.scored_step > logged
+            is_news = is_log and session.scored_step > logged
             if now - shown < 0.2 and not is_news and env_step != session.config.env_steps:
                 return
             shown = now

@@ -71,16 +71,19 @@ def check_directory(directory: Path, config: Training) -> None:
     """Raise where the directory belongs to another configuration or to something else."""
     if (directory / "config.json").exists():
         there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
-        other = [name for name in here if here[name] != there.get(name)]
-        if other:
-            differences = ", ".join(f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in other[:3])
-            more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-            raise ValueError(
-                f"{directory} holds a run with another configuration ({differences}{more}); choose another directory, "
-                "or delete this one"
-            )
+        refuse_another(f"{directory} holds a run with another configuration", there, here)
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+
+
+def refuse_another(what: str, there: dict[str, Any], here: dict[str, Any]) -> None:
+    """Raise, with what differs, where a directory's options are not those asked for."""
+    other = [
+        f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in here if here[name] != there.get(name)
+    ]
+    if other:
+        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
+        raise ValueError(f"{what} ({', '.join(other[:3])}{more}); choose another directory, or delete this one")
 
 
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:

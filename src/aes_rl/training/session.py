@@ -99,7 +99,7 @@ class Session:
                     if not was_saved:  # asked while the caller had the step
                         self.save()
                     raise Interrupted
-        if run.env_step > self.first_step or not record.is_finished(self.directory):
+        if not record.is_finished(self.directory):
             record.write_manifest(self.directory, config, run.seconds)
 
     def save(self) -> None:
