@@ -61,6 +61,22 @@ def test_a_checkpoint_without_ages_goes_on(tmp_path) -> None:
     again.close()
 
 
+def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
+    first = Session(SMALL, tmp_path / "run")
+    with pytest.raises(RuntimeError, match="another process is training"):
+        Session(SMALL, tmp_path / "run", patience=0.0)
+    first.close()
+    Session(SMALL, tmp_path / "run", patience=0.0).close()
+
+
+def test_a_session_that_could_not_begin_leaves_the_directory_to_the_next(tmp_path) -> None:
+    broken = replace(SMALL, task="Reacher-v99")
+    with pytest.raises(ValueError, match="Reacher-v99") as told:
+        Session(broken, tmp_path / "run")
+    Session(SMALL, tmp_path / "run", patience=0.0).close()
+    assert told.value, "held on purpose: what an exception holds must not hold the directory"
+
+
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:
     other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler=replace(SMALL.sampler, predictive=Predictive(memory=9)))
     record.write_config(tmp_path, other)

@@ -1,5 +1,6 @@
 """The command `aes-rl compare`: a whole study with live progress."""
 
+import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,7 +72,8 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
         with shown(packed, directory) as (tell, tick):
             summary = execute(packed, directory, executor, retries=execution.retries, tell=tell, tick=tick)
     except KeyboardInterrupt:
-        raise RuntimeError(f"stopped; everything is saved. Continue with the same command: {directory}") from None
+        _console.print(f"stopped; everything is saved. Continue {directory} with the same command")
+        raise SystemExit(128 + signal.SIGINT) from None
     finally:
         executor.close()
     counts = {population.name: population.runs for population in packed}

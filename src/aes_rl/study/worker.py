@@ -5,7 +5,6 @@ standard input ends, so a worker does not outlive the study that started it.
 """
 
 import argparse
-import fcntl
 import json
 import os
 import signal
@@ -13,8 +12,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +29,18 @@ _PATIENCE = 120
 def train_population(directory: Path, threads: int = 1) -> None:
     """Start or continue the run of a directory. A finished one is left alone."""
     torch.set_num_threads(threads)
-    with _alone_in(directory):
-        if record.is_finished(directory):
-            return
-        (directory / "failure.txt").unlink(missing_ok=True)
-        session = Session(record.read_config(directory), directory)
-        try:
-            told = 0.0
-            for step in session.steps():
-                if time.monotonic() - told > 0.5:
-                    told = time.monotonic()
-                    _tell(directory, step.env_step, session)
-        finally:
-            session.close()
+    if record.is_finished(directory):
+        return
+    session = Session(record.read_config(directory), directory, _PATIENCE)
+    (directory / "failure.txt").unlink(missing_ok=True)
+    try:
+        told = 0.0
+        for step in session.steps():
+            if time.monotonic() - told > 0.5:
+                told = time.monotonic()
+                _tell(directory, step.env_step, session)
+    finally:
+        session.close()
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
@@ -58,22 +55,6 @@ def progress_of(directory: Path) -> dict[str, Any]:
 def _tell(directory: Path, env_step: int, session: Session) -> None:
     told = {"env_step": env_step, "scores": session.mean_scores()}
     record.write_whole(directory / "progress.json", json.dumps(told))
-
-
-@contextmanager
-def _alone_in(directory: Path) -> Iterator[None]:
-    """Keep every other worker out of the directory."""
-    with (directory / "lock").open("w") as handle:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise RuntimeError(f"another process is training {directory}; stop it first") from None
-                time.sleep(0.2)
-        yield
 
 
 def _stop_with_parent() -> None:

@@ -104,12 +104,12 @@ def run_session(config: Training, directory: Path) -> None:
         with _progress(session) as advance:
             for step in session.steps():
                 advance(step.env_step)
-    except Interrupted:
+    except Interrupted as stop:
         _console.print(
             f"stopped at step {session.run.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
             + extensions.as_words()
         )
-        return
+        raise SystemExit(stop.exit_code) from None
     finally:
         session.close()
     _console.print(_scores(session))

@@ -12,12 +12,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from filelock import FileLock, Timeout
 
 from aes_rl.agents import DDPG, SAC
 from aes_rl.machine import cores
 from aes_rl.samplers.registry import RULES
 from aes_rl.training.config import TRAINABLE, SamplerOptions, Training
 
+_LOCK = "lock"
 _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
 
 
@@ -67,12 +69,23 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     }
 
 
+def alone_in(directory: Path, patience: float) -> FileLock:
+    """Keep other processes out of the directory until the lock is released; waits some seconds for one to leave."""
+    directory.mkdir(parents=True, exist_ok=True)
+    try:
+        lock = FileLock(directory / _LOCK, timeout=patience)
+        lock.acquire()
+    except Timeout:
+        raise RuntimeError(f"another process is training {directory}; stop it first") from None
+    return lock
+
+
 def check_directory(directory: Path, config: Training) -> None:
     """Raise where the directory belongs to another configuration or to something else."""
     if (directory / "config.json").exists():
         there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
         refuse_another(f"{directory} holds a run with another configuration", there, here)
-    elif directory.exists() and any(directory.iterdir()):
+    elif directory.exists() and any(path.name != _LOCK for path in directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
 
 

@@ -3,7 +3,7 @@
 import signal
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
@@ -40,37 +40,48 @@ _STEPS_A_LOOK = 100
 class Interrupted(Exception):
     """The run was asked to stop; its checkpoint is written."""
 
+    def __init__(self, number: int):
+        """By which signal."""
+        super().__init__(f"stopped by signal {number}")
+        self.exit_code = 128 + number
+        """What a shell expects of a process that a signal has ended."""
+
 
 class Session:
     """One run in one directory. `steps` drives it; whoever consumes it sees every step."""
 
-    def __init__(self, config: Training, directory: Path):
-        """Start the run, or continue it from its newest checkpoint."""
+    def __init__(self, config: Training, directory: Path, patience: float = 10.0):
+        """Start the run, or continue it from its newest checkpoint; wait so many seconds for another process's end."""
         config.require_learning()
         record.check_directory(directory, config)
         if record.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
             raise ValueError(f"{directory} holds a finished run and no checkpoint; choose another directory")
         self.config, self.directory = config, directory
-        self.run = Run(config)
-        record.write_config(directory, config)
-        self._checkpoints = directory / "checkpoint"
-        sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
-        self.was_resumed = checkpoint.exists(self._checkpoints)
-        if self.was_resumed:
-            sizes |= checkpoint.load(self.run, self._checkpoints)
-        self.first_step = self.run.env_step
-        self._tables = {
-            "evaluations": record.Table(directory / "evaluations.csv", EVALUATION_COLUMNS, sizes["evaluations"]),
-            "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
-        }
-        self.scored_step, self.scores = self._scores_so_far()
-        """The environment step of the newest finished evaluation, and every member's mean return in it."""
+        with ExitStack() as opened:
+            opened.enter_context(record.alone_in(directory, patience))
+            self.run = Run(config)
+            opened.callback(self.run.close)
+            record.write_config(directory, config)
+            self._checkpoints = directory / "checkpoint"
+            sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
+            self.was_resumed = checkpoint.exists(self._checkpoints)
+            if self.was_resumed:
+                sizes |= checkpoint.load(self.run, self._checkpoints)
+            self.first_step = self.run.env_step
+            self._tables = {
+                "evaluations": record.Table(directory / "evaluations.csv", EVALUATION_COLUMNS, sizes["evaluations"]),
+                "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
+            }
+            self.scored_step, self.scores = self._scores_so_far()
+            """The environment step of the newest finished evaluation, and every member's mean return in it."""
+            self._opened = opened.pop_all()
         self._evaluator: Evaluator | None = None
         self._evaluating: tuple[int, int] | None = None
         """Environment and update step of the evaluation under way."""
         self._plays_beside = self.run.device.type == "cuda"
         """Whether training goes on meanwhile."""
-        self._stop_requested = False
+        self._stop_signal: int | None = None
+        """Asks for an end after the step."""
         self._board = _tensorboard(directory) if config.tensorboard else None
 
     def steps(self) -> Iterator[Step]:
@@ -91,14 +102,14 @@ class Session:
                 if step.env_step % config.evaluate_every == 0 or is_last:
                     self._evaluate()
                 self._look_after_evaluation(is_last)
-                if self._stop_requested or is_last or step.env_step % config.checkpoint_every == 0:
+                if self._stop_signal or is_last or step.env_step % config.checkpoint_every == 0:
                     self.save()
-                was_saved = self._stop_requested
+                was_saved = self._stop_signal is not None
                 yield step
-                if self._stop_requested:
+                if self._stop_signal:
                     if not was_saved:  # asked while the caller had the step
                         self.save()
-                    raise Interrupted
+                    raise Interrupted(self._stop_signal)
         if not record.is_finished(self.directory):
             record.write_manifest(self.directory, config, run.seconds)
 
@@ -116,11 +127,11 @@ class Session:
 
     def close(self) -> None:
         """End environments and close files."""
-        self.run.close()
         if self._evaluator is not None:
             self._evaluator.close()
         for table in self._tables.values():
             table.close()
+        self._opened.close()
 
     def _remember(self, step: Step) -> None:
         for member in step.ended.nonzero().flatten().tolist():
@@ -211,8 +222,8 @@ class Session:
     @contextmanager
     def _listening_for_signals(self) -> Iterator[None]:
         def request_stop(number: int, frame: FrameType | None) -> None:
-            del number, frame
-            self._stop_requested = True
+            del frame
+            self._stop_signal = number
 
         if not _is_main_thread():
             yield
