@@ -12,7 +12,7 @@ from pathlib import Path
 
 import torch
 
-from aes_rl.agents import SAC
+from aes_rl.agents import DDPG, SAC
 from aes_rl.training import Session, Training
 
 
@@ -49,6 +49,7 @@ BARS = {
             env_steps=60_000,
             capacity=100_000,
             evaluate_every=1000,
+            ddpg=DDPG(warm_up_steps=1000),
         ),
         900,
     ),

@@ -1,6 +1,7 @@
 """Uniform replay beside published runs.
 
-python scripts/beside_published.py          writes docs/results/published.md from results; with --print, prints it
+python scripts/beside_published.py          writes docs/results/published.md and its figure from results; with --print,
+                                     prints the page
 python scripts/beside_published.py FROM TO  summarises published curves, FROM/TASK-vN_AGENT.csv, in a table such as
                                      results/published.csv
 """
@@ -8,27 +9,35 @@ python scripts/beside_published.py FROM TO  summarises published curves, FROM/TA
 import csv
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import matplotlib as mpl
 import numpy as np
+from matplotlib.figure import Figure
 
 from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
+from aes_rl.report import figures
 from aes_rl.report.load import Array, Curve, load
 from aes_rl.report.reference import read_reference
 from aes_rl.report.tables import markdown_row
+from aes_rl.training import Training
 
 ROOT = Path(__file__).parents[1]
 SUMMARY = ROOT / "results" / "published.csv"
 GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
-STEPS = (*range(10_000, 300_000, 10_000), 300_000, 980_000, 1_000_000)
-DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(), "ddpg": DDPG()}
+FIGURE = PAGE.parent / "figures" / "published.png"
+DRAWN = range(100_000, 1_000_001, 50_000)
+"""Steps in the figure."""
+STEPS = sorted({*range(10_000, 300_001, 10_000), *DRAWN, 930_000})
+DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(warm_up_steps=10_000), "ddpg": DDPG(warm_up_steps=25_000)}
+"""Today's, for a million steps."""
 PUBLISHED: dict[str, SAC | DDPG] = {
-    "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2),
+    "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2, warm_up_steps=10_000),
     "ddpg": DDPG(
         hidden=(256, 256),
         actor_learning_rate=1e-3,
@@ -99,21 +108,28 @@ def page() -> str:
         "curves leave out the random steps before training (10,000 for SAC, 25,000 for DDPG); here they are counted on "
         "both sides.",
         "",
-        "## The grid",
+        "As here: [DDPG](../agents/ddpg.md) and [SAC](../agents/sac.md) as they are by default. DDPG took 1,000 random "
+        "steps when the grid was trained, and takes 25,000 today. As published:",
+        "",
+        *as_published,
+        "",
+        "## At the end",
         "",
         "Mean of the last ten evaluations of each seed (every 10,000 steps here, every 5,000 there), lowest to highest "
         "seed.",
         "",
-        "| task | agent | steps | here | published | of ours inside |",
-        "|---|---|---|---|---|---|",
-        *_grid_lines(published),
+        "| task | agent | settings | steps | here | published | of ours inside |",
+        "|---|---|---|---|---|---|---|",
+        *_final_lines(published),
         "",
-        "## Other settings",
+        "## On the way",
         "",
-        "Single evaluations, at 100,000 steps and at the last. As here: [DDPG](../agents/ddpg.md) and "
-        "[SAC](../agents/sac.md) as they are by default. As published:",
+        "Means over 50,000 steps (the last five evaluations here, the last ten there): average of the seeds, and from "
+        "the lowest to the highest, where other settings were tried to the end.",
         "",
-        *as_published,
+        f"![uniform replay beside published runs](figures/{FIGURE.name})",
+        "",
+        "Single evaluations, at 100,000 steps and at the last:",
         "",
         "| task | agent | settings | device | steps | seeds | here | published |",
         "|---|---|---|---|---|---|---|---|",
@@ -122,38 +138,93 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _grid_lines(published: Summary) -> Iterator[str]:
+def _final_lines(published: Summary) -> Iterator[str]:
+    """The grid's own runs, and what was tried as far as they went."""
+    tried = _tried()
     for (task, agent), curves in _uniform(GRID).items():
         step = int(curves[0].steps[-1])
-        scores = np.array([curve.scores[-LAST:].mean() for curve in curves])
         theirs = _at(published, task, agent, step, "last_ten")
-        inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
-        yield markdown_row(
-            [task, agent.upper(), f"{step:,}", str(_range(scores)), str(theirs), f"{inside} of {len(scores)}"]
-        )
+        for folder in (_cell(task, agent), *_to_the_end(tried.get((task, agent), []), step)):
+            scores = np.array([curve.scores[-LAST:].mean() for curve in _uniform(folder)[task, agent]])
+            inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
+            cells = [_described(_config(folder)), f"{step:,}", _range(scores), theirs, f"{inside} of {len(scores)}"]
+            yield markdown_row([task, agent.upper(), *map(str, cells)])
+
+
+@mpl.rc_context(figures.LOOK)
+def figure() -> Figure:
+    """Curves of the grid and of what was tried to the end, beside the published ones."""
+    published, shown = _summary(), dict[str, Any]()
+    colours = iter(figures.COLOURS)
+    tried = {cell: _to_the_end(folders, DRAWN[-1]) for cell, folders in _tried().items()}
+    tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
+    drawing, axes = figures.panels(len(tried))
+    for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
+        lines = {"published": [_at(published, task, agent, step, "last_ten") for step in DRAWN]}
+        for folder in folders:
+            lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], LAST // 2)
+        for label, points in lines.items():
+            colour = "#777777" if label == "published" else None
+            if label in shown:
+                colour = shown[label].get_color()
+            (shown[label],) = axis.plot(DRAWN, [point.mean for point in points], color=colour or next(colours))
+            low, high = ([getattr(point, end) for point in points] for end in ("lowest", "highest"))
+            axis.fill_between(DRAWN, low, high, color=shown[label].get_color(), alpha=0.15, linewidth=0)
+        figures.label_steps(axis, f"{agent.upper()}, {task}", "test return")
+    drawing.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown))
+    return drawing
+
+
+def _ranges_at(steps: Iterable[int], curves: list[Curve], evaluations: int = 1) -> list[Range]:
+    """Of the mean of so many evaluations, up to each of the steps."""
+    ends = [int(np.flatnonzero(curves[0].steps == step)[0]) + 1 for step in steps]
+    return [_range(np.array([own.scores[end - evaluations : end].mean() for own in curves])) for end in ends]
 
 
 def _settings_lines(published: Summary) -> Iterator[str]:
     """The grid's own runs at the steps of what was tried, and then that."""
+    for (task, agent), folders in _tried().items():
+        steps = {folder: _read_at(folder) for folder in folders}
+        everywhere = sorted({step for own in steps.values() for step in own})
+        for folder, own in {_cell(task, agent): everywhere, **steps}.items():
+            config = _config(folder)
+            for step in own:
+                (ours,) = _ranges_at([step], _uniform(folder)[task, agent])
+                theirs = _at(published, task, agent, step, "at")
+                cells = [_described(config), config["device"], f"{step:,}", ours.seeds, ours, theirs]
+                yield markdown_row([task, agent.upper(), *map(str, cells)])
+
+
+def _tried() -> dict[tuple[str, str], list[Path]]:
+    """Where other settings are, by task and agent."""
     tried: dict[tuple[str, str], list[Path]] = {}
     for folder in sorted(SETTINGS.iterdir()):
         ((cell, _),) = _uniform(folder).items()
         tried.setdefault(cell, []).append(folder)
-    for (task, agent), folders in tried.items():
-        steps = {folder: _read_at(folder) for folder in folders}
-        everywhere = sorted({step for own in steps.values() for step in own})
-        for folder, own in {GRID / f"{task.lower()}-{agent}": everywhere, **steps}.items():
-            config = json.loads(next(folder.rglob("config.json")).read_text())
-            for step in own:
-                scores = np.array([c.scores[c.steps == step][0] for c in _uniform(folder)[task, agent]])
-                theirs = _at(published, task, agent, step, "at")
-                cells = [_described(config), config["device"], f"{step:,}", len(scores), _range(scores), theirs]
-                yield markdown_row([task, agent.upper(), *map(str, cells)])
+    return tried
+
+
+def _cell(task: str, agent: str) -> Path:
+    return GRID / f"{task.lower()}-{agent}"
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    config: dict[str, Any] = json.loads(next(folder.rglob("config.json")).read_text())
+    return config
+
+
+def _to_the_end(folders: list[Path], step: int) -> list[Path]:
+    return [folder for folder in folders if _last_step(folder) == step]
+
+
+def _last_step(folder: Path) -> int:
+    """That all seeds have reached."""
+    return min(int(curve.steps[-1]) for curves in _uniform(folder).values() for curve in curves)
 
 
 def _read_at(folder: Path) -> list[int]:
-    """100,000 steps, and the last that all seeds have reached."""
-    last = min(int(curve.steps[-1]) for curves in _uniform(folder).values() for curve in curves)
+    """100,000 steps, and the last."""
+    last = _last_step(folder)
     return sorted({min(100_000, last), last})
 
 
@@ -206,7 +277,10 @@ def _described(config: dict[str, Any]) -> str:
 
 def _options_described(config: dict[str, Any]) -> str:
     agent = str(config["agent"])
-    default, published = _changes(config[agent], DEFAULTS[agent]), _changes(config[agent], PUBLISHED[agent])
+    options = dict(config[agent])
+    if options["warm_up_steps"] is None:
+        options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
+    default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])
     if not published:
         return "as published"
     if len(published) < len(default):
@@ -233,6 +307,7 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
             PAGE.write_text(page())
+            figure().savefig(FIGURE)
         case ["--print"]:
             print(page(), end="")
         case [directory, target]:

@@ -17,6 +17,7 @@ from aes_rl.types import Transition
 MEMBERS, BATCH, OBSERVATION, ACTION = 2, 5, 3, 2
 CONFIGS = {
     "ddpg": DDPG(hidden=(7, 6)),
+    "ddpg, action first": DDPG(hidden=(7, 6), critic_action_layer=0),
     "sac": SAC(hidden=(7, 6), learning_rate=1e-3),
     "sac with value": SAC(hidden=(7, 6), value_function=True, policy_regularization=1e-3, reward_scale=2.0),
 }
@@ -82,6 +83,8 @@ def textbook_ddpg(agent, member, batch, weights, _noise):
     critic, target_critic = plain(agent.critic, member), plain(agent.target_critic, member)
 
     def value(layers, observation, action):
+        if agent.config.critic_action_layer == 0:
+            return layers(torch.cat([observation, action], -1)).squeeze(-1)
         hidden = torch.relu(layers[0](observation))
         return layers[4](torch.relu(layers[2](torch.cat([hidden, action], -1)))).squeeze(-1)
 
@@ -157,7 +160,7 @@ def test_update_is_the_textbook_step(name) -> None:
     agent = agent_of(name)
     batch, weights, noise = data(agent)
     before = copy.deepcopy(agent.state_dict())
-    textbook = textbook_ddpg if name == "ddpg" else textbook_sac
+    textbook = textbook_ddpg if name.startswith("ddpg") else textbook_sac
     expected = []
     for member in range(MEMBERS):
         own = Transition(*(field[member] for field in batch))
@@ -178,7 +181,7 @@ def test_update_is_the_textbook_step(name) -> None:
 
     after = agent.state_dict()
     rate = agent.config.target_rate
-    pairs = {"target_actor": "actor", "target_critic": "critic"} if name == "ddpg" else {"target": "critic"}
+    pairs = {"target_actor": "actor", "target_critic": "critic"} if name.startswith("ddpg") else {"target": "critic"}
     if name == "sac with value":
         pairs = {"target": "value"}
     for target, source in pairs.items():
@@ -258,7 +261,7 @@ def test_td_error_is_the_mean_over_critics(name) -> None:
     batch, weights, noise = data(agent)
     ones = torch.ones_like(weights)
     update = agent.update(batch, ones, noise, EVERYBODY)
-    critics = 1 if name == "ddpg" else 2
+    critics = 1 if name.startswith("ddpg") else 2
     # Σ δ² over critics is the loss; with one critic it fixes |δ|, with two it bounds the mean.
     squares = update.losses["critic_loss"] * BATCH
     mean_square = (update.signals.td_error.square().sum(-1) * critics).tolist()
@@ -276,7 +279,7 @@ def test_saved_agent_continues(name) -> None:
         batch, weights, noise = data(agent, seed)
         for one in (agent, restored):
             one.update(batch, weights, noise, None)
-            one.act(batch.observation[:, 0], noise[:, :ACTION] if name != "ddpg" else weights[:, :ACTION])
+            one.act(batch.observation[:, 0], noise[:, :ACTION] if not name.startswith("ddpg") else weights[:, :ACTION])
     for key, value in agent.state_dict().items():
         assert torch.equal(value, restored.state_dict()[key]), key
 

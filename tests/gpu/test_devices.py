@@ -28,7 +28,12 @@ SAMPLERS = [
     Predictive(refresh_every=10),
 ]
 MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000
-AGENTS = {"sac": SAC(), "sac with value": SAC(value_function=True), "ddpg": DDPG()}
+AGENTS = {
+    "sac": SAC(),
+    "sac with value": SAC(value_function=True),
+    "ddpg": DDPG(),
+    "ddpg, action first": DDPG(critic_action_layer=0),
+}
 
 
 def replay_on(device, engine):

@@ -143,7 +143,7 @@ def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
     ("words", "line"),
     [
         (["score", "best"], "unknown sampler 'best'"),
-        (["score", "adaptive:nu"], "set is 'nu'; write name=value"),
+        (["score", "adaptive:nu"], "'nu' sets no option; write name=value"),
         (["score", "adaptive:mu=1"], "there is no option 'mu'"),
         (["score", "full-information"], "hears from all slots at once"),
         (["score", "uniform", "--problems", "nowhere"], "there is no recorded problem nowhere"),

@@ -135,14 +135,15 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
 
     def described(settings, task="Hopper-v5"):
         options = json.loads(json.dumps(asdict(settings)))
-        return published["_described"]({"task": task, "agent": "ddpg", "ddpg": options})
+        return published["_described"]({"task": task, "agent": "ddpg", "env_steps": 1_000_000, "ddpg": options})
 
     theirs = published["PUBLISHED"]["ddpg"]
     assert described(DDPG()) == "as here"
     assert described(DDPG(), "Hopper-v4") == "as here, v4 of the task"
     assert described(theirs) == "as published"
     assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
-    assert described(replace(DDPG(), warm_up_steps=25_000)) == "as here but warm up steps 25000"
+    assert described(DDPG(warm_up_steps=25_000)) == "as here"
+    assert described(DDPG(warm_up_steps=1000)) == "as here but warm up steps 1000"
 
 
 def read(path):

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 import pytest
 
+from aes_rl.options import assigned
 from aes_rl.samplers import Adaptive
-from aes_rl.study.grid import Study, assigned, populations, prepare
+from aes_rl.study.grid import Study, populations, prepare
 
 
 def test_the_default_is_the_papers_experiment() -> None:

@@ -302,9 +302,12 @@ def test_updates_are_due_after_warm_up() -> None:
     run.close()
 
 
-@pytest.mark.parametrize(("env_steps", "steps"), [(1_000_000, 10_000), (10_000, 1000), (5, 1)])
-def test_the_warm_up_is_a_tenth_of_a_short_run(env_steps, steps) -> None:
-    config = Training(env_steps=env_steps)
+@pytest.mark.parametrize(
+    ("agent", "env_steps", "steps"),
+    [("sac", 1_000_000, 10_000), ("sac", 10_000, 1000), ("sac", 5, 1), ("ddpg", 1_000_000, 25_000), ("ddpg", 900, 90)],
+)
+def test_the_warm_up_is_a_tenth_of_a_short_run(agent, env_steps, steps) -> None:
+    config = Training(agent=agent, env_steps=env_steps)
     assert config.warm_up_steps == steps
     assert config.total_updates == env_steps - steps
 

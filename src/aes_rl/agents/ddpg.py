@@ -1,7 +1,7 @@
 """Deep deterministic policy gradient (Lillicrap et al., 2015), as the paper describes it: no batch normalisation."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -23,7 +23,9 @@ class DDPG:
     """Deep deterministic policy gradient."""
 
     hidden: tuple[int, int] = (400, 300)
-    """Units of the two hidden layers; the action joins the critic after the first."""
+    """Units of the two hidden layers."""
+    critic_action_layer: Literal[0, 1] = 1
+    """Where the action enters the critic: 0 beside the observation, 1 after the first hidden layer."""
     actor_learning_rate: float = 1e-4
     """Adam's step for the actor."""
     critic_learning_rate: float = 1e-3
@@ -42,11 +44,13 @@ class DDPG:
     """Bound of the uniform initial parameters of both last layers."""
     batch_size: int = 64
     """|Ψ|: draws an update."""
-    warm_up_steps: int = 1000
-    """Environment steps with uniform actions before the first update."""
+    warm_up_steps: int | None = None
+    """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 25,000."""
 
     def __post_init__(self) -> None:
         checks.layers("hidden", self.hidden)
+        if self.critic_action_layer not in (0, 1):
+            raise ValueError(f"critic_action_layer is {self.critic_action_layer}; it must be 0 or 1")
         for name in ("actor_learning_rate", "critic_learning_rate", "last_layer_bound"):
             checks.positive(name, getattr(self, name))
         for name in ("critic_weight_decay", "noise_pull", "noise_scale"):
@@ -54,7 +58,8 @@ class DDPG:
         checks.fraction("discount", self.discount)
         checks.fraction("target_rate", self.target_rate)
         checks.count("batch_size", self.batch_size)
-        checks.count("warm_up_steps", self.warm_up_steps)
+        if self.warm_up_steps is not None:
+            checks.count("warm_up_steps", self.warm_up_steps)
 
 
 class DDPGAgent(AbstractAgent):
@@ -68,7 +73,9 @@ class DDPGAgent(AbstractAgent):
         sizes = (observation_size, *config.hidden, action_size)
         critic_sizes = (observation_size, *config.hidden, 1)
         self.actor, self.target_actor = (Perceptron(members, sizes) for _ in range(2))
-        self.critic, self.target_critic = (Perceptron(members, critic_sizes, late_size=action_size) for _ in range(2))
+        self.critic, self.target_critic = (
+            Perceptron(members, critic_sizes, action_size, config.critic_action_layer) for _ in range(2)
+        )
         for network in (self.actor, self.target_actor, self.critic, self.target_critic):
             network.to(streams.device)
         next_layer = initialise(self.actor, streams, 0, config.last_layer_bound)

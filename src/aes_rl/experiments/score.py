@@ -14,8 +14,7 @@ from rich.table import Table
 from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts, Trace, load
-from aes_rl.samplers.registry import RULES, configure
-from aes_rl.study.grid import assigned
+from aes_rl.samplers.registry import RULES, configure, name_of, with_options_of
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
@@ -98,15 +97,13 @@ def parse(text: str, facts: Facts) -> Any:
 
     What is not said is the paper's for the recorded task and agent, or else the default.
     """
-    name, _, options = text.partition(":")
+    name = name_of(text)
     config = configure(name)
     if name == "adaptive":
         config = adaptive_of_the_paper(facts.task, facts.agent) or config
-    for option in filter(None, options.split(",")):
-        config = assigned(config, option)
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
         raise ValueError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
-    return config
+    return with_options_of(text, config)
 
 
 def once(values: Iterable[T]) -> tuple[T, ...]:

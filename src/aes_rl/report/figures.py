@@ -1,7 +1,8 @@
 """The figures, each saved as PNG, SVG and PDF."""
 
-from collections.abc import Callable
-from itertools import cycle
+from collections.abc import Callable, Iterator
+from functools import cache
+from itertools import cycle, product
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,10 @@ _STYLES = {
     "adaptive:nu=auto": ("#009E73", (0, (1, 1))),
     "last-value": ("#56B4E9", (0, (3, 1, 1, 1))),
 }
-_SPARE = ("#777777", (0, (1, 1)))
+_SPARE: Iterator[tuple[Any, str]] = cycle(
+    product(((0, (1, 1)), (0, (6, 2)), (0, (4, 1, 1, 1))), ("#882255", "#332288", "#999933", "#44AA99"))
+)
+"""For samplers from outside and those with options, in the order in which they appear."""
 LOOK: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -50,9 +54,13 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """For lines that stand for no sampler."""
 
 
+@cache
 def style_of(sampler: str) -> dict[str, Any]:
     """Colour and line style of a sampler, the same in every figure."""
-    colour, line = _STYLES.get(sampler, _SPARE)
+    if sampler in _STYLES:
+        colour, line = _STYLES[sampler]
+    else:
+        line, colour = next(_SPARE)
     return {"color": colour, "linestyle": line}
 
 
@@ -68,7 +76,7 @@ def save(figure: Figure, directory: Path, name: str) -> Path:
 def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
     """Mean ± standard deviation over seeds for every task of one agent: one page of the paper's figures."""
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
-    figure, axes = _grid(len(tasks))
+    figure, axes = panels(len(tasks))
     shown: dict[str, Any] = {}
     for axis, task in zip(axes, tasks, strict=True):
         last = max(int(c.steps[-1]) for c in results.curves if (c.task, c.agent) == (task, agent))
@@ -83,7 +91,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
             steps, scores = common(list(results.seeds_of((task, agent, sampler)).values()))
             if len(steps):
                 shown[sampler] = _band(axis, steps, smooth(scores, window), **style_of(sampler))
-        _label(axis, task, "test return")
+        label_steps(axis, task, "test return")
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
     return figure
 
@@ -111,7 +119,7 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
     if not runs:
         return None
     tasks = list(dict.fromkeys(task for task, *_ in runs))
-    figure, axes = _grid(len(tasks))
+    figure, axes = panels(len(tasks))
     shown: dict[str, Any] = {}
     for axis, task in zip(axes, tasks, strict=True):
         for sampler in dict.fromkeys(run[2] for run in runs if run[0] == task):
@@ -127,7 +135,7 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
             low, high = [min(by_step[step]) for step in steps], [max(by_step[step]) for step in steps]
             axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
         finish(axis)
-        _label(axis, task, label)
+        label_steps(axis, task, label)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
     return figure
 
@@ -216,7 +224,8 @@ def _scale_fractions(axis: Any, side: str) -> None:
     axis.minorticks_off()
 
 
-def _grid(count: int) -> tuple[Figure, list[Any]]:
+def panels(count: int) -> tuple[Figure, list[Any]]:
+    """A figure of so many panels, at most four beside each other."""
     lines = -(-count // _COLUMNS)
     columns = -(-count // lines)
     figure = Figure(figsize=(max(3.1 * columns, 5), 2.5 * lines + 0.4), layout="constrained")
@@ -235,7 +244,8 @@ def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
     return line
 
 
-def _label(axis: Any, task: str, what: str) -> None:
+def label_steps(axis: Any, task: str, what: str) -> None:
+    """Title and axes of a panel whose x is environment steps."""
     axis.set_title(task)
     axis.set_xlabel("environment steps")
     axis.set_ylabel(what)

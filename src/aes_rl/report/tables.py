@@ -94,7 +94,8 @@ def as_latex(made: list[Line]) -> str:
     text = [r"\begin{tabular}{lll" + "r" * len(COLUMNS) + "}", r"\hline", " & ".join(head) + r" \\ \hline"]
     for line in made:
         cells = [rf"\textbf{{{cell.text}}}" if cell.is_best else cell.text for cell in line.cells]
-        text.append(" & ".join([line.task, line.agent.upper(), line.sampler, *cells]) + r" \\")
+        sampler = line.sampler.replace("_", r"\_")
+        text.append(" & ".join([line.task, line.agent.upper(), sampler, *cells]) + r" \\")
     return "\n".join([*text, r"\hline", r"\end{tabular}"]) + "\n"
 
 

@@ -1,8 +1,10 @@
 """The one list of selection rules, by the names that configuration files, tests and the command line use."""
 
+import re
 from dataclasses import fields, replace
 from typing import Any
 
+from aes_rl.options import assigned
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
 from aes_rl.samplers.last_value import LastValueRule
@@ -33,6 +35,19 @@ def configure(name: str, **options: Any) -> Any:
         if option not in known:
             raise ValueError(f"sampler {name!r} has no option {option!r}; its options are {', '.join(known)}")
     return config_type(**options)
+
+
+def name_of(text: str) -> str:
+    """The name in a sampler's name with options, such as `adaptive:nu=auto,floor=0.1`."""
+    return text.partition(":")[0]
+
+
+def with_options_of(text: str, config: Any) -> Any:
+    """A configuration with the options in a sampler's name, if there are some."""
+    _, colon, options = text.partition(":")
+    for option in re.split(r",(?=[\w-]+=)", options) if colon else ():
+        config = assigned(config, option)
+    return config
 
 
 def overwriting_the_oldest(config: Any, **options: Any) -> Any:

@@ -2,11 +2,12 @@
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import Literal, NamedTuple
 
 from aes_rl import checks, paper
+from aes_rl.options import assigned
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
 
@@ -24,7 +25,7 @@ class Study:
     agents: tuple[AgentName, ...] = ("ddpg", "sac")
     """Learners."""
     samplers: tuple[str, ...] = ("uniform", "prioritized", "adaptive")
-    """Samplers, by name."""
+    """Samplers by name, with options of one alone after a colon, such as adaptive:nu=auto,floor=0.1."""
     seeds: tuple[int, ...] = paper.SEEDS
     """One run for each."""
     preset: Preset = "paper"
@@ -111,44 +112,3 @@ def prepare(study: Study, directory: Path) -> list[Population]:
         record.check_directory(own, population.config)
         record.write_config(own, population.config)
     return packed
-
-
-def assigned(config: Any, assignment: str) -> Any:
-    """The configuration with one option changed, given as a.b=value."""
-    path, separator, text = assignment.partition("=")
-    if not separator:
-        raise ValueError(f"set is {assignment!r}; write name=value")
-    name, _, rest = path.partition(".")
-    name = name.replace("-", "_")
-    known = {field.name for field in fields(config)}
-    if name not in known:
-        raise ValueError(f"set {assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
-    current = getattr(config, name)
-    if rest:
-        if not is_dataclass(current):
-            raise ValueError(f"set {assignment!r}: {name} has no options of its own")
-        return replace(config, **{name: assigned(current, f"{rest}={text}")})
-    words = _words(get_type_hints(type(config))[name])
-    return replace(config, **{name: text if text in words else _typed(text, current, assignment)})
-
-
-def _words(annotation: Any) -> tuple[Any, ...]:
-    """The words that an option takes beside its numbers, such as "auto"."""
-    parts = get_args(annotation)
-    if get_origin(annotation) is Literal:
-        return parts
-    return tuple(word for part in parts for word in _words(part))
-
-
-def _typed(text: str, current: Any, assignment: str) -> Any:
-    try:
-        value = json.loads(text)
-    except json.JSONDecodeError:
-        value = {"True": True, "False": False, "None": None}.get(text, text)
-    if isinstance(value, list):
-        value = tuple(value)
-    if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
-        value = float(value)
-    if current is not None and value is not None and type(value) is not type(current):
-        raise ValueError(f"set {assignment!r}: {text!r} is not a {type(current).__name__}, as {current!r} is")
-    return value

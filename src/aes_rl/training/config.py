@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
-from aes_rl.samplers.registry import RULES
+from aes_rl.samplers.registry import RULES, name_of, with_options_of
 from aes_rl.types import Signal
 
 extensions.load()  # their samplers have options below
@@ -14,18 +14,22 @@ PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
 TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
 """Samplers that learn from draws; full information would need every slot's gradient after every update."""
 
+
+def field_of(sampler: str) -> str:
+    """Where `SamplerOptions` has the options of a sampler."""
+    return name_of(sampler).replace("-", "_")
+
+
 SamplerOptions: Any = make_dataclass(
     "SamplerOptions",
-    [
-        (name.replace("-", "_"), RULES[name].config_type, field(default_factory=RULES[name].config_type))
-        for name in TRAINABLE
-    ],
+    [(field_of(name), RULES[name].config_type, field(default_factory=RULES[name].config_type)) for name in TRAINABLE],
     frozen=True,
 )
 """One field a registered sampler: its options."""
 
-_LONGEST_WARM_UP = 10_000
-"""Environment steps; the least tried that keeps SAC out of HalfCheetah's local optimum (docs/decisions/warm-up.md)."""
+_LONGEST_WARM_UP = {"sac": 10_000, "ddpg": 25_000}
+"""Environment steps; the least tried that keep SAC and DDPG out of HalfCheetah's local optimum, as
+docs/decisions/warm-up.md shows."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,8 @@ class Training:
     agent: Literal["sac", "ddpg"] = "sac"
     """Which learner; its options are below under its name."""
     samplers: tuple[str, ...] = ("adaptive",)
-    """Which samplers to compare, by name: uniform, prioritized, adaptive, predictive, last-value, naive."""
+    """Which samplers to compare, by name: uniform, prioritized, adaptive, predictive, last-value, naive. Options after
+    a colon are for that one alone, so that one sampler can be there twice: adaptive adaptive:nu=auto,floor=0.1."""
     seeds: tuple[int, ...] = (0,)
     """One member for each sampler and seed."""
     env_steps: int = 1_000_000
@@ -105,10 +110,12 @@ class Training:
             if getattr(self, name) is not None:
                 checks.non_negative(name, getattr(self, name))
         for name in self.samplers:
-            if name not in TRAINABLE:
+            if name_of(name) not in TRAINABLE:
+                known = ", ".join(TRAINABLE)
                 raise ValueError(
-                    f"unknown sampler {name!r}; the samplers are {', '.join(TRAINABLE)}, and --module adds your own"
+                    f"unknown sampler {name_of(name)!r}; the samplers are {known}, and --module adds your own"
                 )
+            with_options_of(name, getattr(self.sampler, field_of(name)))  # raises where an option is wrong
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
                 raise ValueError(f"no {kind} were given; give at least one")
@@ -137,13 +144,15 @@ class Training:
     @property
     def sampler_configs(self) -> list[Any]:
         """The sampler's options of every member."""
-        return [getattr(self.sampler, name.replace("-", "_")) for name, _ in self.members]
+        starts = {name: getattr(self.sampler, field_of(name)) for name in self.samplers}
+        by_name = {name: with_options_of(name, start) for name, start in starts.items()}
+        return [by_name[name] for name, _ in self.members]
 
     @property
     def warm_up_steps(self) -> int:
         """Environment steps with uniform actions before the first update."""
         own = self.agent_config.warm_up_steps
-        return own if own is not None else max(1, min(_LONGEST_WARM_UP, self.env_steps // 10))
+        return own if own is not None else max(1, min(_LONGEST_WARM_UP[self.agent], self.env_steps // 10))
 
     def require_learning(self) -> None:
         """Raise where the run would end before its first update, or a sampler hears of a network that is not there."""

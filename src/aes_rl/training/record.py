@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 from aes_rl.agents import DDPG, SAC
 from aes_rl.machine import cores
 from aes_rl.samplers.registry import RULES
-from aes_rl.training.config import TRAINABLE, SamplerOptions, Training
+from aes_rl.training.config import TRAINABLE, SamplerOptions, Training, field_of
 
 _LOCK = "lock"
 _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
@@ -109,7 +109,7 @@ def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
 
 def _in_use(config: Training) -> Training:
     """The configuration less what changes nothing: options of what is not used, and how many processes do the work."""
-    used = {name.replace("-", "_") for name in config.samplers}
+    used = {field_of(name) for name in config.samplers}
     options = {name: getattr(config.sampler, name) for name in used}
     sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
     return replace(
@@ -136,9 +136,7 @@ def read_config(directory: Path) -> Training:
     try:
         values = json.loads(path.read_text())
         samplers = {
-            name.replace("-", "_"): RULES[name].config_type(
-                **_tuples(values["sampler"].get(name.replace("-", "_"), {}))
-            )
+            field_of(name): RULES[name].config_type(**_tuples(values["sampler"].get(field_of(name), {})))
             for name in TRAINABLE
         }
         values |= {"sac": SAC(**_tuples(values["sac"])), "ddpg": DDPG(**_tuples(values["ddpg"]))}
