@@ -31,15 +31,19 @@ SUMMARY = ROOT / "results" / "published.csv"
 GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
 FIGURE = PAGE.parent / "figures" / "published.png"
-DRAWN = range(100_000, 1_000_001, 50_000)
+DRAWN = range(150_000, 1_000_001, 50_000)
 """Steps in the figure."""
 STEPS = sorted({*range(10_000, 300_001, 10_000), *DRAWN, 930_000})
-DEFAULTS: dict[str, SAC | DDPG] = {"sac": SAC(warm_up_steps=10_000), "ddpg": DDPG(warm_up_steps=25_000)}
+DEFAULTS: dict[str, SAC | DDPG] = {
+    "sac": SAC(warm_up_steps=SAC.longest_warm_up),
+    "ddpg": DDPG(warm_up_steps=DDPG.longest_warm_up),
+}
 """Today's, for a million steps."""
 PUBLISHED: dict[str, SAC | DDPG] = {
     "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2, warm_up_steps=10_000),
     "ddpg": DDPG(
         hidden=(256, 256),
+        critic_action_layer=0,
         actor_learning_rate=1e-3,
         critic_weight_decay=0.0,
         target_rate=0.005,
@@ -53,8 +57,8 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 """The settings of the published runs, as far as they are options here."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update, which the steps of the published curves leave out and ours count."""
-LAST = 10
-"""Evaluations whose mean is a final score."""
+SPAN = 100_000
+"""Steps whose evaluations' mean is a final score: ten evaluations here, twenty of the published runs."""
 
 
 class Range(NamedTuple):
@@ -80,7 +84,7 @@ Uniform = dict[tuple[str, str], list[Curve]]
 
 
 def summarise(directory: Path, target: Path) -> None:
-    """The range over seeds at some steps, of single evaluations and of the mean of the last ten."""
+    """The range over seeds at some steps, of single evaluations and of means over the last 100,000 steps."""
     with target.open("w", newline="") as file:
         writer = csv.writer(file, lineterminator="\n")
         writer.writerow(["task", "agent", "env_step", "reading", *Range._fields])
@@ -115,17 +119,16 @@ def page() -> str:
         "",
         "## At the end",
         "",
-        "Mean of the last ten evaluations of each seed (every 10,000 steps here, every 5,000 there), lowest to highest "
-        "seed.",
+        "Mean over the last 100,000 steps of each seed (ten evaluations here, twenty there), lowest to highest seed.",
         "",
-        "| task | agent | settings | steps | here | published | of ours inside |",
-        "|---|---|---|---|---|---|---|",
+        "| task | agent | settings | device | steps | here | published | of ours inside |",
+        "|---|---|---|---|---|---|---|---|",
         *_final_lines(published),
         "",
         "## On the way",
         "",
-        "Means over 50,000 steps (the last five evaluations here, the last ten there): average of the seeds, and from "
-        "the lowest to the highest, where other settings were tried to the end.",
+        "Such means on the way: average of the seeds, and from the lowest to the highest, where other settings were "
+        "tried to the end.",
         "",
         f"![uniform replay beside published runs](figures/{FIGURE.name})",
         "",
@@ -143,11 +146,12 @@ def _final_lines(published: Summary) -> Iterator[str]:
     tried = _tried()
     for (task, agent), curves in _uniform(GRID).items():
         step = int(curves[0].steps[-1])
-        theirs = _at(published, task, agent, step, "last_ten")
+        theirs = _at(published, task, agent, step, "last_span")
         for folder in (_cell(task, agent), *_to_the_end(tried.get((task, agent), []), step)):
-            scores = np.array([curve.scores[-LAST:].mean() for curve in _uniform(folder)[task, agent]])
+            scores = _scores(_uniform(folder)[task, agent], step, SPAN)
             inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
-            cells = [_described(_config(folder)), f"{step:,}", _range(scores), theirs, f"{inside} of {len(scores)}"]
+            config, share = _config(folder), f"{inside} of {len(scores)}"
+            cells = [_described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
             yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -160,9 +164,9 @@ def figure() -> Figure:
     tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
     drawing, axes = figures.panels(len(tried))
     for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
-        lines = {"published": [_at(published, task, agent, step, "last_ten") for step in DRAWN]}
+        lines = {"published": [_at(published, task, agent, step, "last_span") for step in DRAWN]}
         for folder in folders:
-            lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], LAST // 2)
+            lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], SPAN)
         for label, points in lines.items():
             colour = "#777777" if label == "published" else None
             if label in shown:
@@ -171,14 +175,18 @@ def figure() -> Figure:
             low, high = ([getattr(point, end) for point in points] for end in ("lowest", "highest"))
             axis.fill_between(DRAWN, low, high, color=shown[label].get_color(), alpha=0.15, linewidth=0)
         figures.label_steps(axis, f"{agent.upper()}, {task}", "test return")
-    drawing.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=len(shown))
+    figures.legend_below(drawing, shown)
     return drawing
 
 
-def _ranges_at(steps: Iterable[int], curves: list[Curve], evaluations: int = 1) -> list[Range]:
-    """Of the mean of so many evaluations, up to each of the steps."""
-    ends = [int(np.flatnonzero(curves[0].steps == step)[0]) + 1 for step in steps]
-    return [_range(np.array([own.scores[end - evaluations : end].mean() for own in curves])) for end in ends]
+def _ranges_at(steps: Iterable[int], curves: list[Curve], span: int = 0) -> list[Range]:
+    return [_range(_scores(curves, step, span)) for step in steps]
+
+
+def _scores(curves: list[Curve], step: int, span: int) -> Array:
+    """The mean of each curve's evaluations within so many steps up to one; by default that at the step alone."""
+    first = step - max(span, 1)
+    return np.array([own.scores[(own.steps > first) & (own.steps <= step)].mean() for own in curves])
 
 
 def _settings_lines(published: Summary) -> Iterator[str]:
@@ -191,7 +199,7 @@ def _settings_lines(published: Summary) -> Iterator[str]:
             for step in own:
                 (ours,) = _ranges_at([step], _uniform(folder)[task, agent])
                 theirs = _at(published, task, agent, step, "at")
-                cells = [_described(config), config["device"], f"{step:,}", ours.seeds, ours, theirs]
+                cells = [_described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -213,6 +221,10 @@ def _config(folder: Path) -> dict[str, Any]:
     return config
 
 
+def _device(config: dict[str, Any]) -> str:
+    return f"{config['device']}{', TF32' if config['tf32'] else ''}"
+
+
 def _to_the_end(folders: list[Path], step: int) -> list[Path]:
     return [folder for folder in folders if _last_step(folder) == step]
 
@@ -232,8 +244,9 @@ def _readings(steps: Array, scores: Array, step: int) -> Iterator[tuple[str, Arr
     end = int(np.searchsorted(steps, step, side="right"))
     if end:
         yield "at", scores[:, end - 1]
-    if end >= LAST:
-        yield "last_ten", scores[:, end - LAST : end].mean(axis=1)
+    within = (steps > step - SPAN) & (steps <= step)
+    if within.sum() * (steps[1] - steps[0]) == SPAN:
+        yield "last_span", scores[:, within].mean(axis=1)
 
 
 def _range(scores: Array) -> Range:
@@ -277,7 +290,7 @@ def _described(config: dict[str, Any]) -> str:
 
 def _options_described(config: dict[str, Any]) -> str:
     agent = str(config["agent"])
-    options = dict(config[agent])
+    options = _options(DEFAULTS[agent]) | {"warm_up_steps": None} | config[agent]  # older runs lack newer options
     if options["warm_up_steps"] is None:
         options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
     default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])

@@ -1,6 +1,10 @@
-"""What this process may use of its machine."""
+"""What this process may use of its machine, and how it is told to stop."""
 
 import os
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 
 def cores() -> int:
@@ -16,3 +20,17 @@ def share_out(runs: int) -> list[frozenset[int]]:
     if len(own) < runs:
         return []
     return [frozenset(own[number * len(own) // runs : (number + 1) * len(own) // runs]) for number in range(runs)]
+
+
+@contextmanager
+def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
+    """Call `handle` with the number of SIGINT and SIGTERM; in another thread than the main one nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = {kind: signal.signal(kind, lambda number, _: handle(number)) for kind in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for kind, handler in before.items():
+            signal.signal(kind, handler)

@@ -2,7 +2,8 @@
 
 import json
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from types import UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 
 def assigned(config: Any, assignment: str) -> Any:
@@ -15,32 +16,38 @@ def assigned(config: Any, assignment: str) -> Any:
     known = {field.name for field in fields(config)}
     if name not in known:
         raise ValueError(f"{assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
-    current = getattr(config, name)
     if rest:
+        current = getattr(config, name)
         if not is_dataclass(current):
             raise ValueError(f"{assignment!r}: {name} has no options of its own")
         return replace(config, **{name: assigned(current, f"{rest}={text}")})
-    words = _words(get_type_hints(type(config))[name])
-    return replace(config, **{name: text if text in words else _typed(text, current, assignment)})
+    return replace(config, **{name: _typed(text, get_type_hints(type(config))[name], assignment)})
 
 
-def _words(annotation: Any) -> tuple[Any, ...]:
-    """The words that an option takes beside its numbers, such as "auto"."""
-    parts = get_args(annotation)
-    if get_origin(annotation) is Literal:
-        return parts
-    return tuple(word for part in parts for word in _words(part))
-
-
-def _typed(text: str, current: Any, assignment: str) -> Any:
+def _typed(text: str, annotation: Any, assignment: str) -> Any:
+    words, kinds = _choices(annotation)
+    if text in words:
+        return text
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = {"True": True, "False": False, "None": None}.get(text, text)
     if isinstance(value, list):
         value = tuple(value)
-    if isinstance(current, float) and isinstance(value, int) and not isinstance(value, bool):
+    if type(value) is int and int not in kinds and float in kinds:
         value = float(value)
-    if current is not None and value is not None and type(value) is not type(current):
-        raise ValueError(f"{assignment!r}: {text!r} is not a {type(current).__name__}, as {current!r} is")
+    if value not in words and type(value) not in kinds and Any not in kinds:
+        known = [*map(str, words), *(kind.__name__.replace("NoneType", "None") for kind in kinds)]
+        raise ValueError(f"{assignment!r}: it takes {' or '.join(known)}, not {text!r}")
     return value
+
+
+def _choices(annotation: Any) -> tuple[tuple[Any, ...], tuple[type, ...]]:
+    """The words or numbers that an option is limited to, such as "auto", and the types that it takes."""
+    origin = get_origin(annotation)
+    if origin is Literal:
+        return get_args(annotation), ()
+    if origin in (Union, UnionType):
+        parts = [_choices(part) for part in get_args(annotation)]
+        return sum((words for words, _ in parts), ()), sum((kinds for _, kinds in parts), ())
+    return (), (origin or annotation,)

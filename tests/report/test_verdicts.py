@@ -115,6 +115,13 @@ def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:
     assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
 
 
+def test_the_figure_beside_published_runs_has_what_was_tried_to_the_end() -> None:
+    drawing = runpy.run_path(str(PROJECT / "scripts" / "beside_published.py"))["figure"]()
+    titles = {axis.get_title() for axis in drawing.axes}
+    assert {"DDPG, HalfCheetah", "DDPG, Hopper", "SAC, Hopper", "SAC, Reacher"} <= titles
+    assert all(len(axis.lines) >= 3 for axis in drawing.axes), "published, the grid's, and what was tried"
+
+
 def test_published_curves_are_summarised(tmp_path) -> None:
     """Ten seeds that rise by a hundred an evaluation, each by its number higher, 10,000 steps uncounted."""
     rows = [["env_step", "rew", *(f"rew:seed_{seed}" for seed in range(10))]]
@@ -125,9 +132,10 @@ def test_published_curves_are_summarised(tmp_path) -> None:
     subprocess.run([sys.executable, PROJECT / "scripts" / "beside_published.py", curves, target], check=True)
     with target.open(newline="") as handle:
         found = {(int(row["env_step"]), row["reading"]): row for row in csv.DictReader(handle)}
-    at, last_ten = found[100_000, "at"], found[1_000_000, "last_ten"]
+    at, last = found[100_000, "at"], found[1_000_000, "last_span"]
     assert [float(at[name]) for name in ("seeds", "lowest", "mean", "highest")] == [10, 1800, 1804.5, 1809]
-    assert [float(last_ten[name]) for name in ("lowest", "highest")] == [19350, 19359]
+    assert [float(last[name]) for name in ("lowest", "highest")] == [18850, 18859]
+    assert (100_000, "last_span") not in found, "it begins at 10,000"
 
 
 def test_settings_are_told_by_the_least_that_differs() -> None:
@@ -144,6 +152,10 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
     assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
     assert described(DDPG(warm_up_steps=25_000)) == "as here"
     assert described(DDPG(warm_up_steps=1000)) == "as here but warm up steps 1000"
+    assert described(replace(theirs, critic_action_layer=1)) == "as published but critic action layer 1"
+    older = {name: value for name, value in asdict(theirs).items() if name != "critic_action_layer"}
+    config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": json.loads(json.dumps(older))}
+    assert published["_described"](config) == "as published but critic action layer 1"
 
 
 def read(path):

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from aes_rl.agents import DDPG
 from aes_rl.options import assigned
 from aes_rl.samplers import Adaptive
 from aes_rl.study.grid import Study, populations, prepare
@@ -33,7 +34,9 @@ def test_every_run_is_in_one_population() -> None:
 def test_an_options_words_are_taken_beside_its_numbers() -> None:
     assert assigned(Adaptive(), "nu=auto").nu == "auto"
     assert assigned(Adaptive(nu="auto"), "overwrite=uniform").overwrite == "uniform"
-    with pytest.raises(ValueError, match="'automatic' is not a float"):
+    assert assigned(Adaptive(nu="auto"), "nu=1000").nu == 1000
+    assert assigned(DDPG(), "critic_action_layer=0").critic_action_layer == 0
+    with pytest.raises(ValueError, match="takes auto or float, not 'automatic'"):
         assigned(Adaptive(), "nu=automatic")
 
 
@@ -56,13 +59,13 @@ def test_a_population_steps_its_environments_itself_unless_on_a_gpu(tiny) -> Non
     [
         ({"set": ("sac.batchsize=3",)}, "there is no option 'batchsize'"),
         ({"set": ("capacity",)}, "write name=value"),
-        ({"set": ("capacity=many",)}, "'many' is not a int"),
+        ({"set": ("capacity=many",)}, "takes int, not 'many'"),
         ({"set": ("task=Hopper-v5",)}, "task has an option of its own"),
         ({"set": ("sac.learning_rate=0",)}, "learning_rate is 0"),
         ({"set": ("sac.hidden=[]",)}, "give a tuple with the units"),
         ({"set": ("sac.hidden=[3.5]",)}, "hidden is 3.5; it must be a whole number"),
-        ({"set": ("sac.target_entropy=low",)}, "target_entropy is 'low'"),
-        ({"set": ("sampler.adaptive.retention_end=x",)}, "retention_end is 'x'"),
+        ({"set": ("sac.target_entropy=low",)}, "takes float or None, not 'low'"),
+        ({"set": ("sampler.adaptive.retention_end=x",)}, "takes float or None, not 'x'"),
         ({"set": ("device=gpu",)}, "it must be cpu, cuda"),
         ({"set": ("sac.warm_up_steps=240",)}, "nothing would be learned"),
         ({"set": ('sampler.adaptive.networks=["actr"]',)}, "sac has actor, critic"),

@@ -2,9 +2,11 @@
 
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -52,6 +54,26 @@ def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path)
             break
     assert kills >= 1
     assert evaluations(tmp_path / "killed") == expected
+
+
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
+def test_a_stopped_study_has_saved_when_it_ends_and_says_so(kind, longer, tmp_path) -> None:
+    study = replace(longer, env_steps=3000)
+    words = words_of(replace(study, set=(*study.set[:-2], "capacity=200")), tmp_path)  # no checkpoint but the last
+    with subprocess.Popen([sys.executable, "-m", "aes_rl", *words], stdout=subprocess.PIPE, text=True) as process:
+        while process.poll() is None and not list(tmp_path.rglob("progress.json")):
+            time.sleep(0.05)
+        process.send_signal(kind)
+        told, _ = process.communicate(timeout=60)
+    assert process.returncode == 128 + kind
+    assert "everything is saved" in told
+    assert list(tmp_path.rglob("facts.json")), "nothing was saved"
+
+
+def test_variants_of_one_sampler_make_a_study(tiny, tmp_path) -> None:
+    study = replace(tiny, samplers=("adaptive", "adaptive:floor=0.5"), set=(*tiny.set, "sampler.adaptive.nu=auto"))
+    run_study(study, tmp_path, FAST)
+    assert all("adaptive:floor=0.5" in path.read_text() for path in tmp_path.rglob("evaluations.csv"))
 
 
 def test_finished_populations_are_skipped(tiny, tmp_path) -> None:

@@ -1,6 +1,12 @@
-"""Runs that an older version began, and what a machine's cores are used for."""
+"""Runs that an older version began, directories that others use, and what a machine's cores are used for."""
 
 import json
+import multiprocessing
+import pickle
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
@@ -11,7 +17,7 @@ from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.engines import choose
 from aes_rl.samplers import Predictive
 from aes_rl.streams import Streams
-from aes_rl.training import Session, Training, record
+from aes_rl.training import Interrupted, Session, Training, record
 from aes_rl.training.run import workers_for
 from tests.training.test_runs import finish
 
@@ -63,18 +69,50 @@ def test_a_checkpoint_without_ages_goes_on(tmp_path) -> None:
 
 def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
     first = Session(SMALL, tmp_path / "run")
-    with pytest.raises(RuntimeError, match="another process is training"):
+    with pytest.raises(RuntimeError, match="another process"):
         Session(SMALL, tmp_path / "run", patience=0.0)
-    first.close()
+    closing = threading.Thread(target=first.close)  # by whichever thread
+    closing.start()
+    closing.join()
     Session(SMALL, tmp_path / "run", patience=0.0).close()
+    assert first.run.config == SMALL, "held on purpose: closed is enough, it need not be gone"
 
 
-def test_a_session_that_could_not_begin_leaves_the_directory_to_the_next(tmp_path) -> None:
-    broken = replace(SMALL, task="Reacher-v99")
-    with pytest.raises(ValueError, match="Reacher-v99") as told:
-        Session(broken, tmp_path / "run")
-    Session(SMALL, tmp_path / "run", patience=0.0).close()
-    assert told.value, "held on purpose: what an exception holds must not hold the directory"
+def test_a_session_waits_for_another_process_to_leave(tmp_path) -> None:
+    first = Session(SMALL, tmp_path / "run")
+    threading.Timer(0.5, first.close).start()
+    Session(SMALL, tmp_path / "run").close()
+
+
+def test_whoever_waited_looks_again_whose_directory_it_is(tmp_path) -> None:
+    with ThreadPoolExecutor(1) as others:
+        with record.alone_in(tmp_path / "run", 0.0):
+            waiting = others.submit(Session, SMALL, tmp_path / "run")
+            time.sleep(0.5)
+            record.write_config(tmp_path / "run", replace(SMALL, capacity=49))
+        with pytest.raises(ValueError, match="another configuration"):
+            waiting.result()
+
+
+def test_a_session_that_could_not_begin_leaves_nothing_behind(tmp_path) -> None:
+    with pytest.raises(ValueError, match="Reacher-v99"):
+        Session(replace(SMALL, task="Reacher-v99"), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_session_that_could_not_begin_frees_what_it_held(tmp_path, monkeypatch) -> None:
+    config = replace(SMALL, tensorboard=True, workers=1)
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "torch.utils.tensorboard", None)
+        with pytest.raises(ValueError, match="TensorBoard") as told:
+            Session(config, tmp_path / "run")
+    assert not multiprocessing.active_children()
+    Session(config, tmp_path / "run", patience=0.0).close()
+    del told  # until here it held the session's frame
+
+
+def test_being_interrupted_can_be_told_to_another_process() -> None:
+    assert pickle.loads(pickle.dumps(Interrupted(15))).exit_code == 143
 
 
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:

@@ -6,8 +6,10 @@ from dataclasses import replace
 import pytest
 
 from aes_rl.cli import main
+from aes_rl.report.figures import style_of
+from aes_rl.report.tables import Line, as_latex
 from aes_rl.samplers import Adaptive
-from aes_rl.training import Training, record
+from aes_rl.training import Session, Training, record
 from tests.training.test_runs import SMALL, finish
 
 VARIANTS = ("uniform", "adaptive", "adaptive:floor=0.5,overwrite=fifo", 'adaptive:networks=["actor","critic"],nu=auto')
@@ -48,11 +50,39 @@ def test_a_variant_learns_as_the_sampler_with_these_options(tmp_path) -> None:
         ("adaptive:flor=0.5", "there is no option 'flor'"),
         ("adaptive:floor=0", "floor is 0"),
         ("adaptive:", "write name=value"),
+        ("adaptive:floor=0.5,floor=0.6", "an option twice"),
+        ("adaptive:nu=automatic", "takes auto or float, not 'automatic'"),
     ],
 )
 def test_mistakes_in_a_variant_are_named(sampler, message) -> None:
     with pytest.raises(ValueError, match=message):
         Training(samplers=(sampler,))
+
+
+@pytest.mark.parametrize(
+    "samplers", [("adaptive", "adaptive:floor=0.2"), ("adaptive:nu=auto,floor=0.1", "adaptive:floor=0.1,nu=auto")]
+)
+def test_one_variant_under_two_names_is_refused(samplers) -> None:
+    with pytest.raises(ValueError, match="have the same options"):
+        Training(samplers=samplers)
+
+
+def test_a_variant_may_have_a_number_where_the_rest_have_a_word() -> None:
+    options = replace(SMALL.sampler, adaptive=Adaptive(nu="auto"))
+    (_, number) = Training(samplers=("adaptive", "adaptive:nu=1000"), sampler=options).sampler_configs
+    assert number.nu == 1000.0
+    assert isinstance(number.nu, float)
+
+
+def test_a_run_of_variants_continues(tmp_path) -> None:
+    config = replace(SMALL, samplers=VARIANTS)
+    session = Session(config, tmp_path / "stopped")
+    for step in session.steps():
+        if step.env_step == 130:
+            session.save()
+            break
+    session.close()
+    assert finish(config, tmp_path / "stopped") == finish(config, tmp_path / "whole")
 
 
 def test_a_report_tells_variants_apart(tmp_path, capsys) -> None:
@@ -61,3 +91,10 @@ def test_a_report_tells_variants_apart(tmp_path, capsys) -> None:
     assert "adaptive:floor=0.5" in capsys.readouterr().out
     page = (tmp_path / "run" / "report" / "index.html").read_text()
     assert VARIANTS[2] in page
+    styles = [tuple(style_of(sampler).values()) for sampler in VARIANTS]
+    assert len(set(styles)) == len(VARIANTS)
+
+
+def test_latex_takes_names_of_options_literally() -> None:
+    line = Line("Hopper", "sac", "prioritized:priority_exponent=0.7", 5, (), "")
+    assert r"priority\_exponent" in as_latex([line])

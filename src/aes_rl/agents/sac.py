@@ -49,6 +49,8 @@ class SAC:
     """|Ψ|: draws an update."""
     warm_up_steps: int | None = None
     """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 10,000."""
+    longest_warm_up: ClassVar[int] = 10_000
+    """Of those that were tried, the shortest with which HalfCheetah is learned well (docs/decisions/warm-up.md)."""
 
     def __post_init__(self) -> None:
         checks.layers("hidden", self.hidden)

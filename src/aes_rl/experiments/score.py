@@ -14,7 +14,7 @@ from rich.table import Table
 from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts, Trace, load
-from aes_rl.samplers.registry import RULES, configure, name_of, with_options_of
+from aes_rl.samplers.registry import RULES, configure, with_options_of, without_options
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
@@ -97,7 +97,7 @@ def parse(text: str, facts: Facts) -> Any:
 
     What is not said is the paper's for the recorded task and agent, or else the default.
     """
-    name = name_of(text)
+    name = without_options(text)
     config = configure(name)
     if name == "adaptive":
         config = adaptive_of_the_paper(facts.task, facts.agent) or config

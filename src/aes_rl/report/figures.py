@@ -54,14 +54,17 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """For lines that stand for no sampler."""
 
 
-@cache
 def style_of(sampler: str) -> dict[str, Any]:
-    """Colour and line style of a sampler, the same in every figure."""
-    if sampler in _STYLES:
-        colour, line = _STYLES[sampler]
-    else:
-        line, colour = next(_SPARE)
+    """Colour and line style of a sampler, the same in every figure that a process draws."""
+    colour, line = _STYLES[sampler] if sampler in _STYLES else _spare_style(sampler)
     return {"color": colour, "linestyle": line}
+
+
+@cache
+def _spare_style(sampler: str) -> tuple[str, Any]:
+    del sampler
+    line, colour = next(_SPARE)
+    return colour, line
 
 
 def save(figure: Figure, directory: Path, name: str) -> Path:
@@ -92,7 +95,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
             if len(steps):
                 shown[sampler] = _band(axis, steps, smooth(scores, window), **style_of(sampler))
         label_steps(axis, task, "test return")
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    legend_below(figure, shown)
     return figure
 
 
@@ -136,7 +139,7 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
             axis.fill_between(steps, low, high, color=style["color"], alpha=0.15, linewidth=0)
         finish(axis)
         label_steps(axis, task, label)
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=6)
+    legend_below(figure, shown)
     return figure
 
 
@@ -242,6 +245,13 @@ def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
         spread = scores.std(axis=0, ddof=1)
         axis.fill_between(steps, mean - spread, mean + spread, color=style["color"], alpha=0.15, linewidth=0)
     return line
+
+
+def legend_below(figure: Figure, shown: dict[str, Any]) -> None:
+    """Lines by their names, as many beside each other as the figure's width has room for."""
+    longest = max(map(len, shown)) + 6
+    columns = int(14 * figure.get_figwidth() / longest)
+    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=max(1, min(6, columns)))
 
 
 def label_steps(axis: Any, task: str, what: str) -> None:

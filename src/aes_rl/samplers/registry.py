@@ -37,16 +37,23 @@ def configure(name: str, **options: Any) -> Any:
     return config_type(**options)
 
 
-def name_of(text: str) -> str:
+def without_options(text: str) -> str:
     """The name in a sampler's name with options, such as `adaptive:nu=auto,floor=0.1`."""
     return text.partition(":")[0]
 
 
 def with_options_of(text: str, config: Any) -> Any:
     """A configuration with the options in a sampler's name, if there are some."""
-    _, colon, options = text.partition(":")
-    for option in re.split(r",(?=[\w-]+=)", options) if colon else ():
-        config = assigned(config, option)
+    name, colon, rest = text.partition(":")
+    options = re.split(r",(?=[\w-]+=)", rest) if colon else []
+    names = [option.partition("=")[0] for option in options]
+    if len(set(names)) != len(names):
+        raise ValueError(f"sampler {text!r} has an option twice; give each once")
+    try:
+        for option in options:
+            config = assigned(config, option)
+    except ValueError as error:
+        raise ValueError(f"sampler {name!r}: {error}") from None
     return config
 
 

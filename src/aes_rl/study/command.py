@@ -1,6 +1,5 @@
 """The command `aes-rl compare`: a whole study with live progress."""
 
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from aes_rl import checks
+from aes_rl.machine import on_signals
 from aes_rl.study.grid import Population, Study, prepare
 from aes_rl.study.local import LocalExecutor
 from aes_rl.study.schedule import AbstractExecutor, News, Summary, execute
@@ -69,11 +69,8 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     _console.print(f"{runs} runs in {len(packed)} populations, in {directory}")
     executor = executor_of(execution, packed[0].config.device)
     try:
-        with shown(packed, directory) as (tell, tick):
+        with stopping_on_signals(directory), shown(packed, directory) as (tell, tick):
             summary = execute(packed, directory, executor, retries=execution.retries, tell=tell, tick=tick)
-    except KeyboardInterrupt:
-        _console.print(f"stopped; everything is saved. Continue {directory} with the same command")
-        raise SystemExit(128 + signal.SIGINT) from None
     finally:
         executor.close()
     counts = {population.name: population.runs for population in packed}
@@ -83,6 +80,25 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
         last_lines = "; ".join(f"{name}: {_last_line(reason)}" for name, reason in summary.failed.items())
         raise RuntimeError(f"{len(summary.failed)} of {len(packed)} populations failed ({last_lines})")
     return summary
+
+
+class _Stopped(BaseException):
+    """A signal asked for an end."""
+
+
+@contextmanager
+def stopping_on_signals(directory: Path) -> Iterator[None]:
+    """Within, Ctrl-C and SIGTERM are exceptions; the process then ends with the exit code that a shell expects."""
+
+    def stop(number: int) -> None:
+        raise _Stopped(number)
+
+    try:
+        with on_signals(stop):
+            yield
+    except _Stopped as asked:
+        _console.print(f"stopped; everything is saved. Continue {directory} with the same command")
+        raise SystemExit(128 + asked.args[0]) from None
 
 
 def executor_of(execution: Execution, device: str) -> AbstractExecutor:

@@ -70,7 +70,7 @@ def execute(
     """Train what is not finished; a failure is tried again and then left, and does not stop the rest.
 
     `tell` hears of every start and end, `tick` several times a second which populations run. On an exception, such as
-    Ctrl-C, the jobs save and end first.
+    from a signal, the jobs save and end first.
     """
     summary = Summary(skipped=[own.name for own in packed if is_finished(directory / own.name)])
     waiting = [own.name for own in packed if own.name not in summary.skipped]

@@ -11,7 +11,7 @@ import tyro
 from rich.console import Console
 
 from aes_rl import checks, paper
-from aes_rl.study.command import Execution, executor_of, run_study, shown
+from aes_rl.study.command import Execution, executor_of, run_study, shown, stopping_on_signals
 from aes_rl.study.grid import AgentName, Population, Study, configured
 from aes_rl.study.schedule import execute
 from aes_rl.training import Training, preset, record
@@ -80,7 +80,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
             # Seeded anew for every batch, or a rerun would suggest its first trials again.
             search.sampler = optuna.samplers.TPESampler(seed=asked.seed + 1000 * (start + 1))
             batch = [_trial(asked, number, lambda: search.ask(distributions).params) for number in numbers]
-            with shown(batch, asked.directory) as (tell, tick):
+            with stopping_on_signals(asked.directory), shown(batch, asked.directory) as (tell, tick):
                 retries = asked.execution.retries
                 execute(batch, asked.directory, executor, retries=retries, tell=tell, tick=tick)
             for population in batch:
@@ -110,8 +110,9 @@ def _trial(asked: Tune, number: int, suggest: Any) -> Population:
     directory = asked.directory / name
     if (directory / "config.json").exists():
         config = record.read_config(directory)
-        if (config.task, config.agent, config.seeds) != (asked.task, asked.agent, (asked.seed,)):
-            raise ValueError(f"{directory} holds a trial of another search; choose another directory")
+        untuned = _untuned(asked)
+        own = replace(untuned, sampler=replace(untuned.sampler, adaptive=config.sampler.adaptive))
+        record.check_directory(directory, own)
         return Population(name, config)
     config = _untuned(asked)
     adaptive = type(config.sampler.adaptive)(**asdict(config.sampler.adaptive) | {"retention_end": None} | suggest())

@@ -2,11 +2,12 @@
 
 import re
 from dataclasses import dataclass, field, make_dataclass
+from itertools import combinations
 from typing import Any, Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
-from aes_rl.samplers.registry import RULES, name_of, with_options_of
+from aes_rl.samplers.registry import RULES, with_options_of, without_options
 from aes_rl.types import Signal
 
 extensions.load()  # their samplers have options below
@@ -17,7 +18,7 @@ TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_
 
 def field_of(sampler: str) -> str:
     """Where `SamplerOptions` has the options of a sampler."""
-    return name_of(sampler).replace("-", "_")
+    return without_options(sampler).replace("-", "_")
 
 
 SamplerOptions: Any = make_dataclass(
@@ -26,10 +27,6 @@ SamplerOptions: Any = make_dataclass(
     frozen=True,
 )
 """One field a registered sampler: its options."""
-
-_LONGEST_WARM_UP = {"sac": 10_000, "ddpg": 25_000}
-"""Environment steps; the least tried that keep SAC and DDPG out of HalfCheetah's local optimum, as
-docs/decisions/warm-up.md shows."""
 
 
 @dataclass(frozen=True)
@@ -110,17 +107,19 @@ class Training:
             if getattr(self, name) is not None:
                 checks.non_negative(name, getattr(self, name))
         for name in self.samplers:
-            if name_of(name) not in TRAINABLE:
+            if without_options(name) not in TRAINABLE:
                 known = ", ".join(TRAINABLE)
                 raise ValueError(
-                    f"unknown sampler {name_of(name)!r}; the samplers are {known}, and --module adds your own"
+                    f"unknown sampler {without_options(name)!r}; the samplers are {known}, and --module adds your own"
                 )
-            with_options_of(name, getattr(self.sampler, field_of(name)))  # raises where an option is wrong
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
                 raise ValueError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
                 raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+        for (name, config), (other, same) in combinations(self._by_name().items(), 2):
+            if config == same:
+                raise ValueError(f"samplers {name} and {other} have the same options; give each once")
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
             raise ValueError(f"device is {self.device!r}; it must be cpu, cuda, or cuda:N for one of several GPUs")
         if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
@@ -144,15 +143,17 @@ class Training:
     @property
     def sampler_configs(self) -> list[Any]:
         """The sampler's options of every member."""
-        starts = {name: getattr(self.sampler, field_of(name)) for name in self.samplers}
-        by_name = {name: with_options_of(name, start) for name, start in starts.items()}
+        by_name = self._by_name()
         return [by_name[name] for name, _ in self.members]
+
+    def _by_name(self) -> dict[str, Any]:
+        return {name: with_options_of(name, getattr(self.sampler, field_of(name))) for name in self.samplers}
 
     @property
     def warm_up_steps(self) -> int:
         """Environment steps with uniform actions before the first update."""
         own = self.agent_config.warm_up_steps
-        return own if own is not None else max(1, min(_LONGEST_WARM_UP[self.agent], self.env_steps // 10))
+        return own if own is not None else max(1, min(self.agent_config.longest_warm_up, self.env_steps // 10))
 
     def require_learning(self) -> None:
         """Raise where the run would end before its first update, or a sampler hears of a network that is not there."""

@@ -5,7 +5,8 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -69,15 +70,25 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     }
 
 
-def alone_in(directory: Path, patience: float) -> FileLock:
-    """Keep other processes out of the directory until the lock is released; waits some seconds for one to leave."""
+@contextmanager
+def alone_in(directory: Path, patience: float) -> Iterator[None]:
+    """Keep other processes out of the directory; waits some seconds for one to leave."""
+    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(directory / _LOCK, timeout=patience, thread_local=False)
     try:
-        lock = FileLock(directory / _LOCK, timeout=patience)
         lock.acquire()
     except Timeout:
-        raise RuntimeError(f"another process is training {directory}; stop it first") from None
-    return lock
+        raise RuntimeError(
+            f"another process, or a Session of this one that was not closed, is training in {directory}; stop it first"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
+        if is_new and [path.name for path in directory.iterdir()] == [_LOCK]:  # nothing came of it
+            (directory / _LOCK).unlink()
+            directory.rmdir()
 
 
 def check_directory(directory: Path, config: Training) -> None:

@@ -1,19 +1,17 @@
 """A run from start or checkpoint to its end: evaluation, tables, checkpoints, progress and interruption."""
 
-import signal
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
-from types import FrameType
 
 import numpy as np
 import torch
 
 from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
-from aes_rl.machine import cores
+from aes_rl.machine import cores, on_signals
 from aes_rl.training import checkpoint, record
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
@@ -42,7 +40,7 @@ class Interrupted(Exception):
 
     def __init__(self, number: int):
         """By which signal."""
-        super().__init__(f"stopped by signal {number}")
+        super().__init__(number)
         self.exit_code = 128 + number
         """What a shell expects of a process that a signal has ended."""
 
@@ -53,14 +51,20 @@ class Session:
     def __init__(self, config: Training, directory: Path, patience: float = 10.0):
         """Start the run, or continue it from its newest checkpoint; wait so many seconds for another process's end."""
         config.require_learning()
-        record.check_directory(directory, config)
-        if record.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
-            raise ValueError(f"{directory} holds a finished run and no checkpoint; choose another directory")
+        _require_own(directory, config)  # before anything is written there
         self.config, self.directory = config, directory
+        self._evaluator: Evaluator | None = None
+        self._evaluating: tuple[int, int] | None = None
+        """Environment and update step of the evaluation under way."""
+        self._stop_signal: int | None = None
+        """Asks for an end after the step."""
         with ExitStack() as opened:
             opened.enter_context(record.alone_in(directory, patience))
+            _require_own(directory, config)  # another process may have been there meanwhile
             self.run = Run(config)
             opened.callback(self.run.close)
+            self._plays_beside = self.run.device.type == "cuda"
+            """Whether training goes on while test episodes are played."""
             record.write_config(directory, config)
             self._checkpoints = directory / "checkpoint"
             sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
@@ -68,27 +72,22 @@ class Session:
             if self.was_resumed:
                 sizes |= checkpoint.load(self.run, self._checkpoints)
             self.first_step = self.run.env_step
-            self._tables = {
-                "evaluations": record.Table(directory / "evaluations.csv", EVALUATION_COLUMNS, sizes["evaluations"]),
-                "metrics": record.Table(directory / "metrics.csv", METRIC_COLUMNS, sizes["metrics"]),
-            }
+            self._tables = {}
+            for name, columns in (("evaluations", EVALUATION_COLUMNS), ("metrics", METRIC_COLUMNS)):
+                self._tables[name] = record.Table(directory / f"{name}.csv", columns, sizes[name])
+                opened.callback(self._tables[name].close)
             self.scored_step, self.scores = self._scores_so_far()
             """The environment step of the newest finished evaluation, and every member's mean return in it."""
+            self._board = _tensorboard(directory) if config.tensorboard else None
+            if self._board is not None:
+                opened.callback(self._board.close)
             self._opened = opened.pop_all()
-        self._evaluator: Evaluator | None = None
-        self._evaluating: tuple[int, int] | None = None
-        """Environment and update step of the evaluation under way."""
-        self._plays_beside = self.run.device.type == "cuda"
-        """Whether training goes on meanwhile."""
-        self._stop_signal: int | None = None
-        """Asks for an end after the step."""
-        self._board = _tensorboard(directory) if config.tensorboard else None
 
     def steps(self) -> Iterator[Step]:
         """Train to the end; on SIGINT or SIGTERM finish the step, save, and raise Interrupted."""
         config, run = self.config, self.run
         started = time.monotonic() - run.seconds
-        with self._listening_for_signals():
+        with on_signals(self._request_stop):
             for step in train(self.run):
                 self._remember(step)
                 if step.env_step % config.log_every == 0:
@@ -102,12 +101,12 @@ class Session:
                 if step.env_step % config.evaluate_every == 0 or is_last:
                     self._evaluate()
                 self._look_after_evaluation(is_last)
-                if self._stop_signal or is_last or step.env_step % config.checkpoint_every == 0:
+                is_saved = self._stop_signal is not None or is_last or step.env_step % config.checkpoint_every == 0
+                if is_saved:
                     self.save()
-                was_saved = self._stop_signal is not None
                 yield step
-                if self._stop_signal:
-                    if not was_saved:  # asked while the caller had the step
+                if self._stop_signal is not None:
+                    if not is_saved:  # asked since
                         self.save()
                     raise Interrupted(self._stop_signal)
         if not record.is_finished(self.directory):
@@ -127,10 +126,6 @@ class Session:
 
     def close(self) -> None:
         """End environments and close files."""
-        if self._evaluator is not None:
-            self._evaluator.close()
-        for table in self._tables.values():
-            table.close()
         self._opened.close()
 
     def _remember(self, step: Step) -> None:
@@ -147,6 +142,7 @@ class Session:
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
             self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._standing())
+            self._opened.callback(self._evaluator.close)
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
 
@@ -219,21 +215,15 @@ class Session:
             sampler, seed = member
             self._board.add_scalar(f"{name}/{sampler}-{seed}", value, env_step or self.run.env_step)
 
-    @contextmanager
-    def _listening_for_signals(self) -> Iterator[None]:
-        def request_stop(number: int, frame: FrameType | None) -> None:
-            del frame
-            self._stop_signal = number
+    def _request_stop(self, number: int) -> None:
+        self._stop_signal = number
 
-        if not _is_main_thread():
-            yield
-            return
-        before = {kind: signal.signal(kind, request_stop) for kind in (signal.SIGINT, signal.SIGTERM)}
-        try:
-            yield
-        finally:
-            for kind, handler in before.items():
-                signal.signal(kind, handler)
+
+def _require_own(directory: Path, config: Training) -> None:
+    """Raise where the directory is another run's, or its run cannot be continued."""
+    record.check_directory(directory, config)
+    if record.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
+        raise ValueError(f"{directory} holds a finished run and no checkpoint; choose another directory")
 
 
 def _numbers(learned: Learned) -> dict[str, list[float]]:
@@ -268,12 +258,6 @@ def _facts(config: Training) -> trace.Facts:
         warm_up_steps=config.warm_up_steps,
         thinning=max(1, config.capacity // config.traced_slots),
     )
-
-
-def _is_main_thread() -> bool:
-    import threading
-
-    return threading.current_thread() is threading.main_thread()
 
 
 def _tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
