@@ -185,8 +185,10 @@ def _ranges_at(steps: Iterable[int], curves: list[Curve], span: int = 0) -> list
 
 def _scores(curves: list[Curve], step: int, span: int) -> Array:
     """The mean of each curve's evaluations within so many steps up to one; by default that at the step alone."""
-    first = step - max(span, 1)
-    return np.array([own.scores[(own.steps > first) & (own.steps <= step)].mean() for own in curves])
+    within = [own.scores[(own.steps > step - max(span, 1)) & (own.steps <= step)] for own in curves]
+    if not all(map(len, within)):
+        raise SystemExit(f"{curves[0].task} {curves[0].agent} has no evaluation up to step {step}")
+    return np.array([scores.mean() for scores in within])
 
 
 def _settings_lines(published: Summary) -> Iterator[str]:

@@ -2,8 +2,11 @@
 
 import json
 from dataclasses import fields, is_dataclass, replace
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+_CHECKED = {int, float, str, bool, tuple, NoneType}
+"""Types that text is checked against; an option of another type takes what it is given."""
 
 
 def assigned(config: Any, assignment: str) -> Any:
@@ -21,7 +24,11 @@ def assigned(config: Any, assignment: str) -> Any:
         if not is_dataclass(current):
             raise ValueError(f"{assignment!r}: {name} has no options of its own")
         return replace(config, **{name: assigned(current, f"{rest}={text}")})
-    return replace(config, **{name: _typed(text, get_type_hints(type(config))[name], assignment)})
+    try:
+        annotation = get_type_hints(type(config))[name]
+    except NameError as error:
+        raise ValueError(f"{assignment!r}: the types of {type(config).__name__} cannot be read: {error}") from error
+    return replace(config, **{name: _typed(text, annotation, assignment)})
 
 
 def _typed(text: str, annotation: Any, assignment: str) -> Any:
@@ -32,14 +39,21 @@ def _typed(text: str, annotation: Any, assignment: str) -> Any:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = {"True": True, "False": False, "None": None}.get(text, text)
-    if isinstance(value, list):
-        value = tuple(value)
     if type(value) is int and int not in kinds and float in kinds:
-        value = float(value)
-    if value not in words and type(value) not in kinds and Any not in kinds:
+        return float(value)
+    value = _frozen(value)
+    fits = type(value) in kinds or any(type(word) is type(value) and word == value for word in words)
+    if fits or not _CHECKED.issuperset(kinds):
+        return value
+    if str not in kinds:
         known = [*map(str, words), *(kind.__name__.replace("NoneType", "None") for kind in kinds)]
         raise ValueError(f"{assignment!r}: it takes {' or '.join(known)}, not {text!r}")
-    return value
+    return text
+
+
+def _frozen(value: Any) -> Any:
+    """Lists as tuples, inner ones too."""
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
 def _choices(annotation: Any) -> tuple[tuple[Any, ...], tuple[type, ...]]:

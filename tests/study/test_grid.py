@@ -1,6 +1,8 @@
 """What a study is made of, and what it refuses."""
 
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,33 @@ def test_an_options_words_are_taken_beside_its_numbers() -> None:
     assert assigned(Adaptive(nu="auto"), "overwrite=uniform").overwrite == "uniform"
     assert assigned(Adaptive(nu="auto"), "nu=1000").nu == 1000
     assert assigned(DDPG(), "critic_action_layer=0").critic_action_layer == 0
+    with pytest.raises(ValueError, match="takes 0 or 1, not 'true'"):
+        assigned(DDPG(), "critic_action_layer=true")
+
+
+def test_options_of_ones_own_sampler_are_read_by_their_types() -> None:
+    @dataclass(frozen=True)
+    class Own:
+        label: str | None = None
+        pairs: tuple[tuple[int, int], ...] = ()
+        names: Sequence[str] = ()
+        unknown: "Missing" = 1
+
+    with pytest.raises(ValueError, match="the types of Own cannot be read"):
+        assigned(Own(), "label=5")
+    Own.__annotations__["unknown"] = Any
+    assert assigned(Own(), "label=5").label == "5"
+    assert assigned(Own(label="x"), "label=null").label is None
+    assert assigned(Own(), "pairs=[[1,2],[3,4]]").pairs == ((1, 2), (3, 4))
+    assert assigned(Own(), 'names=["a"]').names == ("a",)
+    assert assigned(Own(), "unknown=2.5").unknown == 2.5
+
+
+def test_a_study_says_where_two_variants_are_one() -> None:
+    with pytest.raises(
+        ValueError, match=r"HalfCheetah-v5, ddpg: samplers adaptive and adaptive:floor=0.1 have the same"
+    ):
+        populations(Study(tasks=("HalfCheetah-v5",), samplers=("adaptive", "adaptive:floor=0.1")))
     with pytest.raises(ValueError, match="takes auto or float, not 'automatic'"):
         assigned(Adaptive(), "nu=automatic")
 

@@ -64,10 +64,14 @@ def test_a_stopped_study_has_saved_when_it_ends_and_says_so(kind, longer, tmp_pa
         while process.poll() is None and not list(tmp_path.rglob("progress.json")):
             time.sleep(0.05)
         process.send_signal(kind)
+        time.sleep(0.02)
+        process.send_signal(kind)  # by somebody impatient
         told, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + kind
     assert "everything is saved" in told
-    assert list(tmp_path.rglob("facts.json")), "nothing was saved"
+    running = list(tmp_path.rglob("progress.json"))
+    saved = [path.parent for path in tmp_path.rglob("checkpoint")]
+    assert {path.parent for path in running} <= set(saved), "somebody was left behind"
 
 
 def test_variants_of_one_sampler_make_a_study(tiny, tmp_path) -> None:

@@ -1,6 +1,7 @@
 """A search for AES's parameters that is continued, and refused where it would mix with another."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -36,3 +37,5 @@ def test_a_search_goes_on_where_it_stopped(tiny, tmp_path) -> None:
     assert json.loads((tmp_path / "best.json").read_text()).keys() == {"score", *best}
     with pytest.raises(ValueError, match="another configuration"):
         search(tmp_path, tiny, seed=20)
+    with pytest.raises(ValueError, match=r"sampler\.adaptive\.overwrite"):
+        search(tmp_path, replace(tiny, set=(*tiny.set, "sampler.adaptive.overwrite=fifo")), trials=3)

@@ -5,12 +5,12 @@ import multiprocessing
 import pickle
 import sys
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 
 from aes_rl.agents import DDPG, SAC, make_agent
@@ -78,41 +78,53 @@ def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
     assert first.run.config == SMALL, "held on purpose: closed is enough, it need not be gone"
 
 
-def test_a_session_waits_for_another_process_to_leave(tmp_path) -> None:
-    first = Session(SMALL, tmp_path / "run")
-    threading.Timer(0.5, first.close).start()
-    Session(SMALL, tmp_path / "run").close()
+@pytest.mark.parametrize("is_taken", [False, True])
+def test_whoever_waited_looks_again_whose_directory_it_is(is_taken, tmp_path, monkeypatch) -> None:
+    waits, acquire = threading.Event(), FileLock.acquire
 
+    def acquire_and_tell(lock):
+        if threading.current_thread() is not threading.main_thread():
+            waits.set()
+        return acquire(lock)
 
-def test_whoever_waited_looks_again_whose_directory_it_is(tmp_path) -> None:
+    monkeypatch.setattr(FileLock, "acquire", acquire_and_tell)
     with ThreadPoolExecutor(1) as others:
         with record.alone_in(tmp_path / "run", 0.0):
             waiting = others.submit(Session, SMALL, tmp_path / "run")
-            time.sleep(0.5)
-            record.write_config(tmp_path / "run", replace(SMALL, capacity=49))
-        with pytest.raises(ValueError, match="another configuration"):
-            waiting.result()
+            assert waits.wait(60)
+            if is_taken:
+                record.write_config(tmp_path / "run", replace(SMALL, capacity=49))
+        if is_taken:
+            with pytest.raises(ValueError, match="another configuration"):
+                waiting.result()
+        else:
+            waiting.result().close()
 
 
-def test_a_session_that_could_not_begin_leaves_nothing_behind(tmp_path) -> None:
+def test_a_misspelt_task_leaves_nothing_behind(tmp_path) -> None:
     with pytest.raises(ValueError, match="Reacher-v99"):
         Session(replace(SMALL, task="Reacher-v99"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
 def test_a_session_that_could_not_begin_frees_what_it_held(tmp_path, monkeypatch) -> None:
-    config = replace(SMALL, tensorboard=True, workers=1)
+    config, before = replace(SMALL, tensorboard=True, workers=1), set(multiprocessing.active_children())
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "torch.utils.tensorboard", None)
         with pytest.raises(ValueError, match="TensorBoard") as told:
             Session(config, tmp_path / "run")
-    assert not multiprocessing.active_children()
+    begun = set(multiprocessing.active_children()) - before
+    for process in begun:
+        process.join(30)
+    assert not any(process.is_alive() for process in begun)
     Session(config, tmp_path / "run", patience=0.0).close()
     del told  # until here it held the session's frame
 
 
 def test_being_interrupted_can_be_told_to_another_process() -> None:
-    assert pickle.loads(pickle.dumps(Interrupted(15))).exit_code == 143
+    told = pickle.loads(pickle.dumps(Interrupted(15)))
+    assert told.exit_code == 143
+    assert str(told) == "stopped by signal 15"
 
 
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:

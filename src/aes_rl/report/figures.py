@@ -249,7 +249,7 @@ def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
 
 def legend_below(figure: Figure, shown: dict[str, Any]) -> None:
     """Lines by their names, as many beside each other as the figure's width has room for."""
-    longest = max(map(len, shown)) + 6
+    longest = max(map(len, shown), default=0) + 6
     columns = int(14 * figure.get_figwidth() / longest)
     figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=max(1, min(6, columns)))
 

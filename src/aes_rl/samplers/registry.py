@@ -46,7 +46,7 @@ def with_options_of(text: str, config: Any) -> Any:
     """A configuration with the options in a sampler's name, if there are some."""
     name, colon, rest = text.partition(":")
     options = re.split(r",(?=[\w-]+=)", rest) if colon else []
-    names = [option.partition("=")[0] for option in options]
+    names = [option.partition("=")[0].replace("-", "_") for option in options]
     if len(set(names)) != len(names):
         raise ValueError(f"sampler {text!r} has an option twice; give each once")
     try:

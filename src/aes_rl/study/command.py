@@ -69,8 +69,7 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     _console.print(f"{runs} runs in {len(packed)} populations, in {directory}")
     executor = executor_of(execution, packed[0].config.device)
     try:
-        with stopping_on_signals(directory), shown(packed, directory) as (tell, tick):
-            summary = execute(packed, directory, executor, retries=execution.retries, tell=tell, tick=tick)
+        summary = execute_shown(packed, directory, executor, execution.retries)
     finally:
         executor.close()
     counts = {population.name: population.runs for population in packed}
@@ -82,23 +81,25 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     return summary
 
 
-class _Stopped(BaseException):
-    """A signal asked for an end."""
-
-
-@contextmanager
-def stopping_on_signals(directory: Path) -> Iterator[None]:
-    """Within, Ctrl-C and SIGTERM are exceptions; the process then ends with the exit code that a shell expects."""
-
-    def stop(number: int) -> None:
-        raise _Stopped(number)
-
+def execute_shown(packed: list[Population], directory: Path, executor: AbstractExecutor, retries: int) -> Summary:
+    """Train populations with progress; on Ctrl-C or SIGTERM save, say so, and end with the code a shell expects."""
+    signals: list[int] = []
     try:
-        with on_signals(stop):
-            yield
-    except _Stopped as asked:
-        _console.print(f"stopped; everything is saved. Continue {directory} with the same command")
-        raise SystemExit(128 + asked.args[0]) from None
+        with on_signals(signals.append), shown(packed, directory) as (tell, tick):
+
+            def look_and_tick(running: list[str]) -> None:
+                if signals:
+                    raise _Stopped
+                tick(running)
+
+            return execute(packed, directory, executor, retries=retries, tell=tell, tick=look_and_tick)
+    except _Stopped:
+        _console.print("stopped; everything is saved. Continue with the same command")
+        raise SystemExit(128 + signals[0]) from None
+
+
+class _Stopped(Exception):
+    """A signal asked for an end."""
 
 
 def executor_of(execution: Execution, device: str) -> AbstractExecutor:

@@ -73,8 +73,11 @@ def populations(study: Study) -> list[Population]:
         for agent in study.agents:
             for number, start in enumerate(range(0, len(study.seeds), at_once)):
                 base = preset(study.preset, task, agent)
-                base = replace(base, samplers=study.samplers, seeds=study.seeds[start : start + at_once])
-                config = configured(base, study.env_steps, study.set)
+                seeds = study.seeds[start : start + at_once]
+                try:
+                    config = configured(replace(base, samplers=study.samplers, seeds=seeds), study.env_steps, study.set)
+                except ValueError as error:
+                    raise ValueError(f"{task}, {agent}: {error}") from None
                 packed.append(Population(f"{task}/{agent}/{number}", config))
     return packed
 

@@ -3,11 +3,15 @@
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from aes_rl.study.grid import Population
 from aes_rl.training.record import is_finished
+
+_MOST_STOPPED = 32
+"""Jobs that are waited for at a time when a study stops."""
 
 
 class AbstractJob(ABC):
@@ -102,7 +106,7 @@ def execute(
             tick(list(running))
             time.sleep(0.1)
     except BaseException:
-        for job in running.values():
-            job.stop()
+        with ThreadPoolExecutor(_MOST_STOPPED) as together:
+            list(together.map(lambda job: job.stop(), running.values()))
         raise
     return summary

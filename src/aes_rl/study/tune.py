@@ -2,7 +2,7 @@
 
 import csv
 import json
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,14 +11,15 @@ import tyro
 from rich.console import Console
 
 from aes_rl import checks, paper
-from aes_rl.study.command import Execution, executor_of, run_study, shown, stopping_on_signals
+from aes_rl.study.command import Execution, execute_shown, executor_of, run_study
 from aes_rl.study.grid import AgentName, Population, Study, configured
-from aes_rl.study.schedule import execute
 from aes_rl.training import Training, preset, record
 from aes_rl.training.presets import Preset
 from aes_rl.training.record import is_finished
 
 _console = Console()
+_SEARCHED = ("floor", "nu", "retention", "forget_every")
+"""Options of AES."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +81,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
             # Seeded anew for every batch, or a rerun would suggest its first trials again.
             search.sampler = optuna.samplers.TPESampler(seed=asked.seed + 1000 * (start + 1))
             batch = [_trial(asked, number, lambda: search.ask(distributions).params) for number in numbers]
-            with stopping_on_signals(asked.directory), shown(batch, asked.directory) as (tell, tick):
-                retries = asked.execution.retries
-                execute(batch, asked.directory, executor, retries=retries, tell=tell, tick=tick)
+            execute_shown(batch, asked.directory, executor, asked.execution.retries)
             for population in batch:
                 own = asked.directory / population.name
                 if is_finished(own):
@@ -110,15 +109,18 @@ def _trial(asked: Tune, number: int, suggest: Any) -> Population:
     directory = asked.directory / name
     if (directory / "config.json").exists():
         config = record.read_config(directory)
-        untuned = _untuned(asked)
-        own = replace(untuned, sampler=replace(untuned.sampler, adaptive=config.sampler.adaptive))
-        record.check_directory(directory, own)
+        searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
+        record.check_directory(directory, _tuned(asked, searched))
         return Population(name, config)
-    config = _untuned(asked)
-    adaptive = type(config.sampler.adaptive)(**asdict(config.sampler.adaptive) | {"retention_end": None} | suggest())
-    config = replace(config, sampler=replace(config.sampler, adaptive=adaptive))
+    config = _tuned(asked, suggest())
     record.write_config(directory, config)
     return Population(name, config)
+
+
+def _tuned(asked: Tune, searched: dict[str, Any]) -> Training:
+    config = _untuned(asked)
+    adaptive = replace(config.sampler.adaptive, retention_end=None, **searched)
+    return replace(config, sampler=replace(config.sampler, adaptive=adaptive))
 
 
 def _untuned(asked: Tune) -> Training:

@@ -73,7 +73,6 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
 @contextmanager
 def alone_in(directory: Path, patience: float) -> Iterator[None]:
     """Keep other processes out of the directory; waits some seconds for one to leave."""
-    is_new = not directory.exists()
     directory.mkdir(parents=True, exist_ok=True)
     lock = FileLock(directory / _LOCK, timeout=patience, thread_local=False)
     try:
@@ -85,10 +84,7 @@ def alone_in(directory: Path, patience: float) -> Iterator[None]:
     try:
         yield
     finally:
-        lock.release()
-        if is_new and [path.name for path in directory.iterdir()] == [_LOCK]:  # nothing came of it
-            (directory / _LOCK).unlink()
-            directory.rmdir()
+        lock.release()  # the file stays: another process may be waiting for it
 
 
 def check_directory(directory: Path, config: Training) -> None:

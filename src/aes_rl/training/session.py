@@ -8,11 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from typing_extensions import override
 
 from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
 from aes_rl.machine import cores, on_signals
-from aes_rl.training import checkpoint, record
+from aes_rl.training import checkpoint, record, simulator
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator, Score
 from aes_rl.training.loop import Step, train
@@ -44,6 +45,10 @@ class Interrupted(Exception):
         self.exit_code = 128 + number
         """What a shell expects of a process that a signal has ended."""
 
+    @override
+    def __str__(self) -> str:
+        return f"stopped by signal {self.args[0]}"
+
 
 class Session:
     """One run in one directory. `steps` drives it; whoever consumes it sees every step."""
@@ -52,6 +57,7 @@ class Session:
         """Start the run, or continue it from its newest checkpoint; wait so many seconds for another process's end."""
         config.require_learning()
         _require_own(directory, config)  # before anything is written there
+        simulator.make(config.task).close()  # raises where there is no such task
         self.config, self.directory = config, directory
         self._evaluator: Evaluator | None = None
         self._evaluating: tuple[int, int] | None = None
