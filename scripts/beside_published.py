@@ -11,6 +11,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -275,6 +276,7 @@ def _at(published: Summary, task: str, agent: str, step: int, reading: str) -> R
         ) from None
 
 
+@cache
 def _uniform(folder: Path) -> Uniform:
     found: Uniform = {}
     for curve in load(folder).curves:

@@ -54,6 +54,15 @@ def finish(config: Training, directory: Path) -> str:
     return (directory / "evaluations.csv").read_text()
 
 
+def stop_at(env_step: int, config: Training, directory: Path) -> None:
+    session = Session(config, directory)
+    for step in session.steps():
+        if step.env_step == env_step:
+            session.save()
+            break
+    session.close()
+
+
 def command(directory: Path, agent: str) -> list[str]:
     return [sys.executable, "-m", "aes_rl", "train", str(directory), "--agent", agent, *OPTIONS]
 

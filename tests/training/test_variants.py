@@ -9,8 +9,8 @@ from aes_rl.cli import main
 from aes_rl.report.figures import style_of
 from aes_rl.report.tables import Line, as_latex
 from aes_rl.samplers import Adaptive
-from aes_rl.training import Session, Training, record
-from tests.training.test_runs import SMALL, finish
+from aes_rl.training import Training, record
+from tests.training.test_runs import SMALL, finish, stop_at
 
 VARIANTS = ("uniform", "adaptive", "adaptive:floor=0.5,overwrite=fifo", 'adaptive:networks=["actor","critic"],nu=auto')
 
@@ -70,19 +70,14 @@ def test_one_variant_under_two_names_is_refused(samplers) -> None:
 
 def test_a_variant_may_have_a_number_where_the_rest_have_a_word() -> None:
     options = replace(SMALL.sampler, adaptive=Adaptive(nu="auto"))
-    (_, number) = Training(samplers=("adaptive", "adaptive:nu=1000"), sampler=options).sampler_configs
+    _, number = Training(samplers=("adaptive", "adaptive:nu=1000"), sampler=options).sampler_configs
     assert number.nu == 1000.0
     assert isinstance(number.nu, float)
 
 
 def test_a_run_of_variants_continues(tmp_path) -> None:
     config = replace(SMALL, samplers=VARIANTS)
-    session = Session(config, tmp_path / "stopped")
-    for step in session.steps():
-        if step.env_step == 130:
-            session.save()
-            break
-    session.close()
+    stop_at(130, config, tmp_path / "stopped")
     assert finish(config, tmp_path / "stopped") == finish(config, tmp_path / "whole")
 
 

@@ -1,7 +1,7 @@
 """The figures, each saved as PNG, SVG and PDF."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
-from functools import cache
 from itertools import cycle, product
 from pathlib import Path
 from typing import Any
@@ -22,20 +22,22 @@ from aes_rl.report.verdicts import Verdict
 
 mpl.use("Agg")
 
+_SPARE = product(((0, (1, 1)), (0, (6, 2)), (0, (4, 1, 1, 1))), ("#882255", "#332288", "#999933", "#44AA99"))
+_SPARE_STYLES: Iterator[tuple[str, Any]] = cycle((colour, line) for line, colour in _SPARE)
 # Okabe and Ito's colours, told apart by colour-blind readers, each with a line style of its own.
-_STYLES = {
-    "uniform": ("#0072B2", "-"),
-    "prioritized": ("#D55E00", "--"),
-    "adaptive": ("#009E73", "-."),
-    "predictive": ("#CC79A7", (0, (5, 1))),
-    "naive": ("#E69F00", ":"),
-    "adaptive:nu=auto": ("#009E73", (0, (1, 1))),
-    "last-value": ("#56B4E9", (0, (3, 1, 1, 1))),
-}
-_SPARE: Iterator[tuple[Any, str]] = cycle(
-    product(((0, (1, 1)), (0, (6, 2)), (0, (4, 1, 1, 1))), ("#882255", "#332288", "#999933", "#44AA99"))
+_STYLES: dict[str, tuple[str, Any]] = defaultdict(
+    lambda: next(_SPARE_STYLES),
+    {
+        "uniform": ("#0072B2", "-"),
+        "prioritized": ("#D55E00", "--"),
+        "adaptive": ("#009E73", "-."),
+        "predictive": ("#CC79A7", (0, (5, 1))),
+        "naive": ("#E69F00", ":"),
+        "adaptive:nu=auto": ("#009E73", (0, (1, 1))),
+        "last-value": ("#56B4E9", (0, (3, 1, 1, 1))),
+    },
 )
-"""For samplers from outside and those with options, in the order in which they appear."""
+"""Samplers from outside and those with options get theirs in the order in which they appear."""
 LOOK: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -56,15 +58,8 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 
 def style_of(sampler: str) -> dict[str, Any]:
     """Colour and line style of a sampler, the same in every figure that a process draws."""
-    colour, line = _STYLES[sampler] if sampler in _STYLES else _spare_style(sampler)
+    colour, line = _STYLES[sampler]
     return {"color": colour, "linestyle": line}
-
-
-@cache
-def _spare_style(sampler: str) -> tuple[str, Any]:
-    del sampler
-    line, colour = next(_SPARE)
-    return colour, line
 
 
 def save(figure: Figure, directory: Path, name: str) -> Path:
