@@ -2,6 +2,7 @@
 
 import copy
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -282,6 +283,35 @@ def test_saved_agent_continues(name) -> None:
             one.act(batch.observation[:, 0], noise[:, :ACTION] if not name.startswith("ddpg") else weights[:, :ACTION])
     for key, value in agent.state_dict().items():
         assert torch.equal(value, restored.state_dict()[key]), key
+
+
+def test_the_actor_can_climb_the_critic_after_its_step() -> None:
+    """The same signals, losses and critic as otherwise; the actor steps as after an update of the critic alone."""
+    config = replace(CONFIGS["ddpg"], critic_first=True)
+    agent = agent_of("ddpg")
+    twin, stepped = twin_of(agent, "ddpg"), twin_of(agent, "ddpg")
+    first = make_agent(config, OBSERVATION, ACTION, Streams((1, 2), engines.choose("numba", "cpu")))
+    first.load_state_dict(agent.state_dict())
+    batch, weights, noise = data(agent)
+    usual, found = twin.update(batch, weights, noise, EVERYBODY), first.update(batch, weights, noise, EVERYBODY)
+    torch.testing.assert_close(found, usual, rtol=0, atol=0)
+    for key, value in twin.state_dict().items():
+        if key.startswith(("critic", "target_critic")):
+            assert torch.equal(first.state_dict()[key], value), key
+
+    stepped.load_state_dict(
+        agent.state_dict() | {key: value for key, value in twin.state_dict().items() if key.startswith("critic.")}
+    )
+    for member in range(MEMBERS):
+        own = Transition(*(field[member] for field in batch))
+        loss, networks = textbook_ddpg(stepped, member, own, weights[member], noise[member])["actor_loss"]
+        wanted = torch.autograd.grad(loss, list(networks["actor"].parameters()))
+        for one, other in zip(gradients_of(first, "actor", member), wanted, strict=True):
+            assert torch.allclose(one, other, rtol=1e-9, atol=1e-12)
+    stepped.update(batch, weights, noise, None)
+    for one, other, before in zip(*(trained(each)[:6] for each in (first, stepped, twin)), strict=True):
+        assert torch.equal(one, other)
+        assert not torch.equal(one, before)
 
 
 def test_initial_parameters_depend_on_the_seed_alone() -> None:

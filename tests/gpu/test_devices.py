@@ -33,6 +33,7 @@ AGENTS = {
     "sac with value": SAC(value_function=True),
     "ddpg": DDPG(),
     "ddpg, action first": DDPG(critic_action_layer=0),
+    "ddpg, critic first": DDPG(critic_first=True),
 }
 
 
@@ -151,8 +152,8 @@ def test_every_process_compiles_the_same_sums(tmp_path) -> None:
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize("agent", ["sac", "ddpg"])
-def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
+@pytest.mark.parametrize(("agent", "critic_first"), [("sac", False), ("ddpg", False), ("ddpg", True)])
+def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> None:
     """Bit for bit, and on one stream: actions, transitions, masses and parameters of 200 steps, half with updates."""
     config = Training(
         task="InvertedPendulum-v5",
@@ -165,7 +166,7 @@ def test_a_captured_run_is_the_eager_one(agent, monkeypatch) -> None:
         device="cuda",
         workers=0,
         sac=SAC(warm_up_steps=100),
-        ddpg=DDPG(warm_up_steps=100),
+        ddpg=DDPG(warm_up_steps=100, critic_first=critic_first),
     )
     states = []
     for eager_calls in (capture._EAGER_CALLS, 10**6):

@@ -26,6 +26,8 @@ class DDPG:
     """Units of the two hidden layers."""
     critic_action_layer: Literal[0, 1] = 1
     """Where the action enters the critic: 0 beside the observation, 1 after the first hidden layer."""
+    critic_first: bool = False
+    """Whether the actor climbs the critic as it is after its own step, at the cost of a second pass."""
     actor_learning_rate: float = 1e-4
     """Adam's step for the actor."""
     critic_learning_rate: float = 1e-3
@@ -88,6 +90,7 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
+        self._to_climb: tuple[Tensor, Tensor] | None = None
         self._aside = Aside(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
@@ -126,20 +129,28 @@ class DDPGAgent(AbstractAgent):
             )
             of_critic = differentiate(critic_loss, critic_tap)
 
-        actor_tap = self._actor.tap(*weights.shape)
-        action = torch.tanh(self.actor(batch.observation, None, actor_tap, norm_members))
-        value = self.critic(batch.observation, action).squeeze(-1)
-        actor_loss = weighted(-value, weights)
-        of_actor = differentiate(actor_loss, actor_tap)
+        actor_loss, of_actor = self._climb(batch.observation, weights, norm_members)
+        self._to_climb = (batch.observation, weights) if self.config.critic_first else None
         self._aside.join()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
         return Update(losses, Signals(error, norms_of(weights, {"critic": of_critic, "actor": of_actor})))
 
+    def _climb(
+        self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None
+    ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"] | None]:
+        """The actor's gradient at the critic as it is now: its loss, and its norms."""
+        tap = self._actor.tap(*weights.shape)
+        action = torch.tanh(self.actor(observation, None, tap, norm_members))
+        loss = weighted(-self.critic(observation, action).squeeze(-1), weights)
+        return loss, differentiate(loss, tap)
+
     @override
     def descend(self) -> None:
-        self._actor_optimiser.step()
         self._critic_optimiser.step()
+        if self._to_climb is not None:
+            self._climb(*self._to_climb, None)
+        self._actor_optimiser.step()
 
     @override
     def trained(self) -> dict[str, Perceptron]:
