@@ -45,6 +45,7 @@ PUBLISHED: dict[str, SAC | DDPG] = {
     "ddpg": DDPG(
         hidden=(256, 256),
         critic_action_layer=0,
+        critic_first=True,
         actor_learning_rate=1e-3,
         critic_weight_decay=0.0,
         target_rate=0.005,
