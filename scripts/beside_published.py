@@ -318,7 +318,11 @@ def _options(agent: SAC | DDPG) -> dict[str, Any]:
 
 
 def _listed(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in changes.items())
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in changes.items())
+
+
+def _word(value: Any) -> Any:
+    return ("off", "on")[value] if isinstance(value, bool) else value
 
 
 if __name__ == "__main__":

@@ -153,6 +153,7 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
     assert described(DDPG(warm_up_steps=25_000)) == "as here"
     assert described(DDPG(warm_up_steps=1000)) == "as here but warm up steps 1000"
     assert described(replace(theirs, critic_action_layer=1)) == "as published but critic action layer 1"
+    assert described(replace(theirs, critic_first=False)) == "as published but critic first off"
     older = {name: value for name, value in asdict(theirs).items() if name != "critic_action_layer"}
     config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": json.loads(json.dumps(older))}
     assert published["_described"](config) == "as published but critic action layer 1"
