@@ -1,9 +1,12 @@
-"""Whether two versions of MuJoCo have the same tasks: one environment step from the same states in each.
+"""Whether versions of MuJoCo have the same tasks: one environment step from the same states in each.
 
-python scripts/dynamics.py step FIRST.npz                     plays random actions and keeps what came of them
-python scripts/dynamics.py step SECOND.npz FIRST.npz          with another version: the same states and actions again
-python scripts/dynamics.py step SECOND.npz FIRST.npz 0.5      the same with all margins of geoms multiplied
-python scripts/dynamics.py compare FIRST.npz SECOND.npz       how far apart the next states are, as Markdown
+python scripts/dynamics.py step FIRST.npz                 plays random actions and keeps what came of them
+python scripts/dynamics.py step OTHER.npz FIRST.npz       with another version: the same states and actions again
+python scripts/dynamics.py step OTHER.npz FIRST.npz 0.5   the same with all margins of geoms multiplied
+python scripts/dynamics.py compare FIRST.npz OTHER.npz …  how far apart the next states are, as Markdown
+
+For another version than the one installed:
+pip install --target DIRECTORY --no-deps mujoco==3.4.0; PYTHONPATH=DIRECTORY python scripts/dynamics.py step FIRST.npz
 """
 
 import sys
@@ -22,62 +25,64 @@ SAME = 1e-6
 """Next states closer than this are the same: solvers differ in their last digits."""
 
 Array = np.ndarray[Any, Any]
-States = list[tuple[Array, Array, Array]]
-"""Positions, velocities and action."""
 
 
 def step(target: Path, before: Path | None = None, margins: float = 1.0) -> None:
     """One step of every task, from random play or from the states in another file."""
-    arrays = {}
-    known = np.load(before) if before else {}
+    arrays: dict[str, Any] = {"version": mujoco.__version__, "margins": margins}
+    known = np.load(before) if before else None
     for task in paper.TASKS:
         environment: Any = gymnasium.make(f"{task}-v5").unwrapped
-        model = environment.model
-        sizes = np.cumsum([model.nq, model.nv, model.nu])
-        states = _unpacked(known[f"{task}.before"], sizes) if before else _played(environment)
-        model.geom_margin[:] *= margins
-        arrays[f"{task}.before"] = np.array([np.concatenate(state) for state in states])
-        arrays[f"{task}.after"] = np.array([_stepped(environment, *state) for state in states])
-    np.savez_compressed(target, version=mujoco.__version__, **arrays)
+        rows = _played(environment) if known is None else known[f"{task}.before"]
+        environment.model.geom_margin[:] *= margins
+        arrays[f"{task}.before"] = rows
+        arrays[f"{task}.after"] = np.array([_stepped(environment, row) for row in rows])
+    np.savez_compressed(target, **arrays)
 
 
-def compare(first: Path, second: Path) -> None:
-    """The share of states after which two files differ, and by how much."""
-    one, other = np.load(first), np.load(second)
-    print(markdown_row(["task", f"apart in {one['version']} and {other['version']}", "median", "largest"]))
-    print("|---|---|---|---|")
+def compare(first: Path, *others: Path) -> None:
+    """The share of states after which each of the others is apart from the first, median and largest difference."""
+    one, rest = np.load(first), [np.load(other) for other in others]
+    print(markdown_row(["task", *(f"{_named(one)} and {_named(other)}" for other in rest)]))
+    print(markdown_row(["---"] * (1 + len(rest))))
     for task in paper.TASKS:
-        if not np.array_equal(one[f"{task}.before"], other[f"{task}.before"]):
-            raise SystemExit(f"{task}: the two files begin with other states; make the second from the first")
-        apart = np.abs(one[f"{task}.after"] - other[f"{task}.after"]).max(axis=1)
-        cells = [f"{(apart > SAME).mean():.0%}", f"{np.median(apart):.0e}", f"{apart.max():.0e}"]
-        print(markdown_row([task, *cells]))
+        print(markdown_row([task, *(_apart(task, one, other) for other in rest)]))
 
 
-def _played(environment: Any) -> States:
-    """States of random episodes; one ends where the environment says so."""
-    generator, states = np.random.default_rng(0), []
+def _apart(task: str, one: Any, other: Any) -> str:
+    if not np.array_equal(one[f"{task}.before"], other[f"{task}.before"]):
+        raise SystemExit(f"{task}: the files begin with other states; make the second from the first")
+    apart = np.abs(one[f"{task}.after"] - other[f"{task}.after"]).max(axis=1)
+    if apart.max() <= SAME:
+        return "same"
+    return f"{(apart > SAME).mean():.1%} ({np.median(apart):.0e}, {apart.max():.0e})"
+
+
+def _named(file: Any) -> str:
+    return str(file["version"]) + ("" if file["margins"] == 1 else f" with margins × {file['margins']:g}")
+
+
+def _played(environment: Any) -> Array:
+    """Positions, velocities and action in random episodes; one ends where the environment says so."""
+    generator, rows = np.random.default_rng(0), []
     low, high = environment.model.actuator_ctrlrange.T
     for episode in range(EPISODES):
         environment.reset(seed=episode)
         for _ in range(STEPS):
             action = generator.uniform(low, high)
-            states.append((environment.data.qpos.copy(), environment.data.qvel.copy(), action))
+            rows.append(np.concatenate([environment.data.qpos, environment.data.qvel, action]))
             if environment.step(action)[2]:
                 break
-    return states
+    return np.array(rows)
 
 
-def _stepped(environment: Any, positions: Array, velocities: Array, action: Array) -> Array:
+def _stepped(environment: Any, row: Array) -> Array:
+    """Positions and velocities after a step; the solver starts cold, since a warm start is not among what is kept."""
     model, data = environment.model, environment.data
     mujoco.mj_resetData(model, data)
-    data.qpos[:], data.qvel[:], data.ctrl[:] = positions, velocities, action
+    data.qpos[:], data.qvel[:], data.ctrl[:] = np.split(row, [model.nq, model.nq + model.nv])
     mujoco.mj_step(model, data, environment.frame_skip)
     return np.concatenate([data.qpos, data.qvel])
-
-
-def _unpacked(rows: Array, sizes: Array) -> States:
-    return [tuple(np.split(row, sizes[:2])) for row in rows]  # type: ignore[misc]
 
 
 if __name__ == "__main__":
@@ -88,7 +93,7 @@ if __name__ == "__main__":
             step(Path(target), Path(before))
         case ["step", target, before, margins]:
             step(Path(target), Path(before), float(margins))
-        case ["compare", first, second]:
-            compare(Path(first), Path(second))
+        case ["compare", first, *others] if others:
+            compare(Path(first), *map(Path, others))
         case _:
             raise SystemExit(__doc__)

@@ -89,16 +89,16 @@ def test_samplers_learn_the_same() -> None:
 
 @pytest.mark.parametrize("name", AGENTS)
 def test_updates_on_the_same_draws_agree(replays, name) -> None:
-    """All members but one after one update, and the median member after fifty.
+    """Nine in ten entries of every parameter of every member after one update, and most members after fifty.
 
-    The others may be apart by rounding alone: where a unit's input is 4e-8, it is on here and off there, and Adam takes
-    small gradients as large. First parameters that differ by 6e-7 do the same on the CPU.
+    The rest may be apart by rounding alone: where a unit's input is 4e-8, it is on here and off there, and Adam takes
+    small gradients as large. First parameters that differ by 2e-7 do the same on the CPU.
     """
     config, cpu, cuda = AGENTS[name], replays["cpu"], replays["cuda"]
     agents = {device: make_agent(config, OBSERVATION, ACTION, replay.streams) for device, replay in replays.items()}
     generator = torch.Generator().manual_seed(1)
     apart = []
-    for _ in range(50):
+    for number in range(50):
         sample = cpu.sample(config.batch_size)
         noise = torch.randn(MEMBERS, agents["cpu"].noise_size(config.batch_size), generator=generator)
         batch = cuda.storage.read(sample.draw.slots.cuda())
@@ -106,25 +106,25 @@ def test_updates_on_the_same_draws_agree(replays, name) -> None:
         on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.sampler.norm_members)
         on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.sampler.norm_members)
         apart.append(distances(agents["cuda"], agents["cpu"]))
+        if number == 0:
+            for key, norm in on_cpu.signals.gradient_norm.items():
+                error = (on_gpu.signals.gradient_norm[key].cpu() - norm).abs() / norm.clamp(min=1e-30)
+                assert float(error.quantile(0.9, dim=1).max()) < 1e-3, key
     one, fifty = (", ".join(f"{value:.0e}" for value in members.tolist()) for members in (apart[0], apart[-1]))
     print(f"{name}: members apart by {one} after one update, {fifty} after fifty")
-    assert float(apart[0].sort().values[-2]) < 1e-5
-    assert float(apart[-1].median()) < 1e-3
-    for key, norm in on_cpu.signals.gradient_norm.items():
-        error = (on_gpu.signals.gradient_norm[key].cpu() - norm).norm() / norm.norm()
-        assert float(error) < 1e-2, key
+    assert float(apart[0].max()) < 1e-5
+    assert float(apart[-1].sort().values[MEMBERS // 2]) < 1e-4
 
 
 def distances(agent, other):
-    """Of every member, the relative difference of the parameter that differs most."""
+    """Of every member, what nine in ten entries stay below, in the parameter where that is most."""
     found = agent.state_dict()
-    return torch.stack(
-        [
-            (found[key].cpu() - value).view(MEMBERS, -1).norm(dim=1) / value.view(MEMBERS, -1).norm(dim=1)
-            for key, value in other.state_dict().items()
-            if "optimiser" not in key and key != "noise" and value.any()
-        ]
-    ).amax(0)
+    apart = {
+        key: (found[key].cpu() - value).abs().view(MEMBERS, -1).quantile(0.9, dim=1)
+        for key, value in other.state_dict().items()
+        if "optimiser" not in key and key != "noise"
+    }
+    return torch.stack(list(apart.values())).amax(0)
 
 
 LIFE = """
@@ -167,7 +167,11 @@ def test_every_process_compiles_the_same_sums(tmp_path) -> None:
     assert len(digests) == 1
 
 
-@pytest.mark.parametrize(("agent", "critic_first"), [("sac", False), ("ddpg", False), ("ddpg", True)])
+@pytest.mark.parametrize(
+    ("agent", "critic_first"),
+    [("sac", False), ("ddpg", False), ("ddpg", True)],
+    ids=["sac", "ddpg", "ddpg, critic first"],
+)
 def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> None:
     """Bit for bit, and on one stream: actions, transitions, masses and parameters of 200 steps, half with updates."""
     config = Training(

@@ -18,14 +18,14 @@ Array = np.ndarray[Any, Any]
 
 
 class Update(NamedTuple):
-    """What an update tells: the losses it descended, and what samplers want to hear."""
+    """What an update tells: the losses before it, and what samplers want to hear."""
 
     losses: dict[str, Float[Tensor, "P"]]
     signals: Signals
 
 
 class AbstractAgent(ABC):
-    """A learner of P members. Actions are scaled to [−1, 1]; all gradients of an update are at its first parameters."""
+    """A learner of P members. Actions are scaled to [−1, 1]; losses and signals are at an update's first parameters."""
 
     config_type: ClassVar[type[Any]]
 

@@ -27,7 +27,7 @@ class DDPG:
     critic_action_layer: Literal[0, 1] = 1
     """Where the action enters the critic: 0 beside the observation, 1 after the first hidden layer."""
     critic_first: bool = False
-    """Whether the actor climbs the critic as it is after its own step, at the cost of a second pass."""
+    """Whether the actor climbs the critic after the critic's step instead of before it; a second pass of the actor."""
     actor_learning_rate: float = 1e-4
     """Adam's step for the actor."""
     critic_learning_rate: float = 1e-3
@@ -90,6 +90,7 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
+        # What `descend` climbs on after the critic's step: as a recorded graph it reads these very tensors.
         self._to_climb: tuple[Tensor, Tensor] | None = None
         self._aside = Aside(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
