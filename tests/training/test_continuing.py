@@ -8,6 +8,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
+import mujoco
 import pytest
 import torch
 from filelock import FileLock
@@ -60,6 +61,16 @@ def test_a_checkpoint_without_ages_goes_on(tmp_path) -> None:
     assert again.run.env_step == 30
     assert not again.run.replay.ages.heard.any()
     again.close()
+
+
+def test_going_on_with_another_mujoco_is_warned_of(tmp_path) -> None:
+    stop_at(30, SMALL, tmp_path / "run")
+    (path,) = (tmp_path / "run" / "checkpoint").glob("*/facts.json")
+    facts = json.loads(path.read_text())
+    assert facts["mujoco"] == mujoco.__version__
+    path.write_text(json.dumps(facts | {"mujoco": "3.4.0"}))
+    with pytest.warns(UserWarning, match=r"saved with MuJoCo 3\.4\.0.*pip install mujoco==3\.4\.0"):
+        Session(SMALL, tmp_path / "run").close()
 
 
 def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:

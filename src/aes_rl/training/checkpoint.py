@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from aes_rl.training import record
 from aes_rl.training.run import Run
 from aes_rl.training.simulator import Saved
 
@@ -38,6 +40,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
         "update_step": run.update_step,
         "seconds": run.seconds,
         "returns": run.returns,
+        "mujoco": record.versions()["mujoco"],
         "files": files,
         "environments": [
             {"facts": state.facts if state else None, "episode_return": total} for state, total in saved.values()
@@ -76,12 +79,25 @@ def load(run: Run, directory: Path) -> dict[str, int]:
         raise ValueError(f"the checkpoint {newest} cannot be read ({error}); remove it to start anew") from error
     if facts.get("version") != VERSION:
         raise ValueError(f"the checkpoint {newest} has version {facts.get('version')}; this program reads {VERSION}")
+    _warn_of_other_physics(facts)
     try:
         _restore(run, facts, tensors)
     except KeyError as error:
         raise ValueError(f"the checkpoint {newest} lacks {error}; it is another program's or incomplete") from error
     files: dict[str, int] = facts["files"]
     return files
+
+
+def _warn_of_other_physics(facts: dict[str, Any]) -> None:
+    """The same task is another one where contacts are (docs/decisions/mujoco.md)."""
+    now = record.versions()["mujoco"]
+    before = facts.get("mujoco", now)  # older checkpoints do not say
+    if before != now:
+        warnings.warn(
+            f"the run was saved with MuJoCo {before} and goes on with {now}, where its task may not be the same; "
+            f"pip install mujoco=={before} for the same physics",
+            stacklevel=3,
+        )
 
 
 def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
