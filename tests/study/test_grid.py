@@ -40,6 +40,8 @@ def test_an_options_words_are_taken_beside_its_numbers() -> None:
     assert assigned(DDPG(), "critic_action_layer=0").critic_action_layer == 0
     with pytest.raises(ValueError, match="takes 0 or 1, not 'true'"):
         assigned(DDPG(), "critic_action_layer=true")
+    with pytest.raises(ValueError, match="takes auto or float, not 'automatic'"):
+        assigned(Adaptive(), "nu=automatic")
 
 
 def test_options_of_ones_own_sampler_are_read_by_their_types() -> None:
@@ -65,8 +67,6 @@ def test_a_study_says_where_two_variants_are_one() -> None:
         ValueError, match=r"HalfCheetah-v5, ddpg: samplers adaptive and adaptive:floor=0.1 have the same"
     ):
         populations(Study(tasks=("HalfCheetah-v5",), samplers=("adaptive", "adaptive:floor=0.1")))
-    with pytest.raises(ValueError, match="takes auto or float, not 'automatic'"):
-        assigned(Adaptive(), "nu=automatic")
 
 
 def test_options_are_set_by_name(tiny) -> None:

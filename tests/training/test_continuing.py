@@ -71,6 +71,9 @@ def test_going_on_with_another_mujoco_is_warned_of(tmp_path) -> None:
     path.write_text(json.dumps(facts | {"mujoco": "3.4.0"}))
     with pytest.warns(UserWarning, match=r"saved with MuJoCo 3\.4\.0.*pip install mujoco==3\.4\.0"):
         Session(SMALL, tmp_path / "run").close()
+    stop_at(30, replace(SMALL, task="Pendulum-v1"), tmp_path / "another simulator")
+    (path,) = (tmp_path / "another simulator" / "checkpoint").glob("*/facts.json")
+    assert json.loads(path.read_text())["mujoco"] is None
 
 
 def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 import shutil
 import warnings
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from aes_rl.training import record
 from aes_rl.training.run import Run
 from aes_rl.training.simulator import Saved
 
@@ -40,7 +40,7 @@ def save(run: Run, directory: Path, files: dict[str, int]) -> None:
         "update_step": run.update_step,
         "seconds": run.seconds,
         "returns": run.returns,
-        "mujoco": record.versions()["mujoco"],
+        "mujoco": version("mujoco") if any(state for state, _ in saved.values()) else None,
         "files": files,
         "environments": [
             {"facts": state.facts if state else None, "episode_return": total} for state, total in saved.values()
@@ -90,9 +90,8 @@ def load(run: Run, directory: Path) -> dict[str, int]:
 
 def _warn_of_other_physics(facts: dict[str, Any]) -> None:
     """The same task is another one where contacts are (docs/decisions/mujoco.md)."""
-    now = record.versions()["mujoco"]
-    before = facts.get("mujoco", now)  # older checkpoints do not say
-    if before != now:
+    before, now = facts.get("mujoco"), version("mujoco")  # older checkpoints do not say
+    if before not in (None, now):
         warnings.warn(
             f"the run was saved with MuJoCo {before} and goes on with {now}, where its task may not be the same; "
             f"pip install mujoco=={before} for the same physics",

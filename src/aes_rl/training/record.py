@@ -156,7 +156,7 @@ def read_config(directory: Path) -> Training:
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:
     """Where and with what the run was made."""
     manifest = {
-        "versions": versions() | {"python": platform.python_version()},
+        "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "machine": {
             "system": platform.platform(),
             "processors": cores(),
@@ -168,11 +168,6 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
         "wall_seconds": round(wall_seconds, 1),
     }
     write_whole(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-
-
-def versions() -> dict[str, str | None]:
-    """Of what a run is made with, by package; None of what runs from a source tree."""
-    return {name: _version(name) for name in _PACKAGES}
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -191,7 +186,7 @@ def _version(package: str) -> str | None:
     try:
         return version(package)
     except PackageNotFoundError:
-        return None
+        return None  # run from a source tree
 
 
 def _commit() -> str | None:
