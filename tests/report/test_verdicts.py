@@ -2,6 +2,7 @@
 
 import csv
 import json
+import math
 import runpy
 import shutil
 import subprocess
@@ -157,6 +158,36 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
     older = {name: value for name, value in asdict(theirs).items() if name != "critic_action_layer"}
     config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": json.loads(json.dumps(older))}
     assert published["_described"](config) == "as published but critic action layer 1"
+
+
+def test_a_run_in_an_older_mujoco_is_told_so(tmp_path) -> None:
+    label = runpy.run_path(str(PROJECT / "scripts" / "beside_published.py"))["_label"]
+    options = json.loads(json.dumps(asdict(DDPG())))
+    config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": options}
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    assert label(tmp_path) == "as here", "a run that was not finished has no manifest"
+    for version, told in (("3.17.0", "as here"), ("3.5.0", "as here"), ("3.4.0", "as here, MuJoCo 3.4")):
+        (tmp_path / "manifest.json").write_text(json.dumps({"versions": {"mujoco": version}}))
+        assert label(tmp_path) == told
+
+
+def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
+    """Five seeds, each by its number higher, beside ten published ones that gain a hundred every 5,000 steps."""
+    ours, theirs = tmp_path / "ours", tmp_path / "Hopper-v3_sac.csv"
+    seeds = (2, 20, 200, 2000, 20000)
+    curves = {("uniform", seed): 700 + place + np.zeros(4) for place, seed in enumerate(seeds)}
+    write_run(ours, curves, every=5000)
+    rows = [["env_step", *(f"rew:seed_{seed}" for seed in range(10))]]
+    rows += [[5000 * n, *(100 * n + seed for seed in range(10))] for n in range(5)]
+    theirs.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    script = [sys.executable, PROJECT / "scripts" / "told_apart.py"]
+    made = subprocess.run([*script, ours, theirs, "10000-20000"], capture_output=True, text=True, check=True).stdout
+    # At 15,000 and 20,000 here the published have 100 and 200 more than at their start: a mean of 150.
+    p = 2 / math.comb(15, 5)
+    assert made == (
+        "10,000 to 20,000: 5 seeds 700.0 to 704.0, mean 702.0, median 702.0 | "
+        f"10 seeds 150.0 to 159.0, mean 154.5, median 154.5 | 0 of 5 inside, p {p:.3f}\n"
+    )
 
 
 def read(path):
