@@ -18,7 +18,6 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
-from packaging.version import Version
 
 from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
@@ -60,8 +59,6 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 """The settings of the published runs, as far as they are options here."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update, which the steps of the published curves leave out and ours count."""
-MARGINS_ADDED = Version("3.5")
-"""The MuJoCo since which contacts on Hopper, Ant and Humanoid are others: docs/decisions/mujoco.md."""
 SPAN = 100_000
 """Steps whose evaluations' mean is a final score: ten evaluations here, twenty of the published runs."""
 
@@ -156,7 +153,7 @@ def _final_lines(published: Summary) -> Iterator[str]:
             scores = _scores(_uniform(folder)[task, agent], step, SPAN)
             inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
             config, share = _config(folder), f"{inside} of {len(scores)}"
-            cells = [_label(folder), _device(config), f"{step:,}", _range(scores), theirs, share]
+            cells = [_described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
             yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -171,7 +168,7 @@ def figure() -> Figure:
     for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
         lines = {"published": [_at(published, task, agent, step, "last_span") for step in DRAWN]}
         for folder in folders:
-            lines[_label(folder)] = _ranges_at(DRAWN, _uniform(folder)[task, agent], SPAN)
+            lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], SPAN)
         for label, points in lines.items():
             colour = "#777777" if label == "published" else None
             if label in shown:
@@ -206,7 +203,7 @@ def _settings_lines(published: Summary) -> Iterator[str]:
             for step in own:
                 (ours,) = _ranges_at([step], _uniform(folder)[task, agent])
                 theirs = _at(published, task, agent, step, "at")
-                cells = [_label(folder), _device(config), f"{step:,}", ours.seeds, ours, theirs]
+                cells = [_described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -287,13 +284,6 @@ def _uniform(folder: Path) -> Uniform:
         if curve.sampler == "uniform":
             found.setdefault((paper.name_of(curve.task), curve.agent), []).append(curve)
     return found
-
-
-def _label(folder: Path) -> str:
-    """What was trained: options, the task's version, and MuJoCo's where contacts are others than today."""
-    versions = [json.loads(path.read_text())["versions"]["mujoco"] for path in sorted(folder.rglob("manifest.json"))]
-    older = {version.rpartition(".")[0] for version in versions if Version(version) < MARGINS_ADDED}
-    return ", ".join([_described(_config(folder)), *(f"MuJoCo {version}" for version in sorted(older))])
 
 
 def _described(config: dict[str, Any]) -> str:

@@ -33,4 +33,4 @@ def horizon(task: str, agent: str) -> int:
 
 def name_of(task: str) -> str:
     """A task's name without its version."""
-    return task.split("-")[0]
+    return task.rpartition(":")[2].split("-")[0]

@@ -160,17 +160,6 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
     assert published["_described"](config) == "as published but critic action layer 1"
 
 
-def test_a_run_in_an_older_mujoco_is_told_so(tmp_path) -> None:
-    label = runpy.run_path(str(PROJECT / "scripts" / "beside_published.py"))["_label"]
-    options = json.loads(json.dumps(asdict(DDPG())))
-    config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": options}
-    (tmp_path / "config.json").write_text(json.dumps(config))
-    assert label(tmp_path) == "as here", "a run that was not finished has no manifest"
-    for version, told in (("3.17.0", "as here"), ("3.5.0", "as here"), ("3.4.0", "as here, MuJoCo 3.4")):
-        (tmp_path / "manifest.json").write_text(json.dumps({"versions": {"mujoco": version}}))
-        assert label(tmp_path) == told
-
-
 def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     """Five seeds, each by its number higher, beside ten published ones that gain a hundred every 5,000 steps."""
     ours, theirs = tmp_path / "ours", tmp_path / "Hopper-v3_sac.csv"

@@ -1,0 +1,72 @@
+"""Catches tasks of MuJoCo 2.0 whose masses are not those of their time, or other constants not of these masses."""
+
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import gymnasium
+import gymnasium.envs.mujoco as assets
+import mujoco
+import numpy as np
+import pytest
+
+from aes_rl import paper
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "actuator_acc0", "qpos0")
+
+
+pytestmark = pytest.mark.usefixtures("scripts")
+both = pytest.mark.parametrize("task", ["Hopper", "Walker2d"])
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    monkeypatch.syspath_prepend(SCRIPTS)
+
+
+def model_of(task):
+    with pytest.warns(DeprecationWarning, match="out of date"):
+        return gymnasium.make(task).unwrapped.model
+
+
+def test_masses_are_those_that_mujoco_2_computed() -> None:
+    """As printed by runs of their time: torso, thigh, leg and foot of the hopper."""
+    model = model_of("mujoco2:Hopper-v3")
+    np.testing.assert_allclose(model.body_mass[1:], [3.53429174, 3.92699082, 2.71433605, 5.0893801], rtol=1e-8)
+
+
+@both
+def test_the_model_is_the_one_compiled_with_these_inertias(task) -> None:
+    model = model_of(f"mujoco2:{task}-v3")
+    path = Path(assets.__file__).parent / "assets" / f"{task.lower()}.xml"
+    tree = ElementTree.parse(path)
+    tree.find("compiler").set("inertiafromgeom", "false")
+    for number, body in enumerate(tree.find("worldbody").iter("body"), 1):
+        given = {"pos": model.body_ipos, "quat": model.body_iquat, "diaginertia": model.body_inertia}
+        numbers = {name: " ".join(map(repr, values[number].tolist())) for name, values in given.items()}
+        body.insert(0, ElementTree.Element("inertial", {"mass": repr(float(model.body_mass[number])), **numbers}))
+    compiled = mujoco.MjModel.from_xml_string(ElementTree.tostring(tree.getroot(), encoding="unicode"))
+    assert compiled.body_mass.sum() < 0.97 * model_of(f"{task}-v4").body_mass.sum()
+    for name in DERIVED:
+        np.testing.assert_allclose(getattr(model, name), getattr(compiled, name), rtol=1e-9, atol=1e-12, err_msg=name)
+
+
+@both
+def test_contacts_begin_where_they_did_before_3_5(task) -> None:
+    today, before = model_of(f"{task}-v4").geom_margin, model_of(f"mujoco2:{task}-v3").geom_margin
+    added = tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 5)
+    np.testing.assert_array_equal(before, today / 2 if added else today)
+
+
+def test_they_are_trained_on_by_name(tmp_path, monkeypatch) -> None:
+    """By processes of their own too, which look the name up again."""
+    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS))
+    sizes = {"env-steps": 300, "ddpg.warm-up-steps": 200, "workers": 2, "evaluation-workers": 1}
+    sizes |= {"evaluate-every": 300, "evaluation-episodes": 1}
+    options = ["--task", "mujoco2:Hopper-v3", "--agent", "ddpg", "--samplers", "uniform", "--seeds", "2", "20"]
+    options += [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
+    subprocess.run([sys.executable, "-m", "aes_rl", "train", tmp_path / "run", *options], check=True)
+    assert len((tmp_path / "run" / "evaluations.csv").read_text().splitlines()) == 3
+    assert paper.name_of("mujoco2:Hopper-v3") == "Hopper"
