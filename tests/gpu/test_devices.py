@@ -31,6 +31,7 @@ MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000
 AGENTS = {
     "sac": SAC(),
     "sac with value": SAC(value_function=True),
+    "sac, critic first": SAC(critic_first=True),
     "ddpg": DDPG(),
     "ddpg, action first": DDPG(critic_action_layer=0),
     "ddpg, critic first": DDPG(critic_first=True),
@@ -169,8 +170,8 @@ def test_every_process_compiles_the_same_sums(tmp_path) -> None:
 
 @pytest.mark.parametrize(
     ("agent", "critic_first"),
-    [("sac", False), ("ddpg", False), ("ddpg", True)],
-    ids=["sac", "ddpg", "ddpg, critic first"],
+    [("sac", False), ("sac", True), ("ddpg", False), ("ddpg", True)],
+    ids=["sac", "sac, critic first", "ddpg", "ddpg, critic first"],
 )
 def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> None:
     """Bit for bit, and on one stream: actions, transitions, masses and parameters of 200 steps, half with updates."""
@@ -184,7 +185,7 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
         capacity=150,
         device="cuda",
         workers=0,
-        sac=SAC(warm_up_steps=100),
+        sac=SAC(warm_up_steps=100, critic_first=critic_first),
         ddpg=DDPG(warm_up_steps=100, critic_first=critic_first),
     )
     states = []

@@ -76,21 +76,23 @@ class Adam:
         self._means = [torch.zeros_like(block) for block in blocks]
         self._squares = [torch.zeros_like(block) for block in blocks]
         self._steps = [torch.zeros((), dtype=torch.float32, device=block.device) for block in blocks]
+        self.numbers = range(len(blocks))
 
     @torch.no_grad()
-    def step(self) -> None:
-        """One step along the blocks' gradients; then the targets follow."""
+    def step(self, *numbers: int) -> None:
+        """One step along the gradients of some blocks, of all if none is named; then their targets follow."""
+        chosen = numbers or self.numbers
         if has_kernels(self._blocks[0]):
-            self._step_by_kernels()
+            self._step_by_kernels(chosen)
             return
-        gradients = [block.grad for block in self._blocks if block.grad is not None]
+        blocks = [self._blocks[number] for number in chosen]
         adam(
-            self._blocks,
-            gradients,
-            self._means,
-            self._squares,
+            blocks,
+            [block.grad for block in blocks if block.grad is not None],
+            [self._means[number] for number in chosen],
+            [self._squares[number] for number in chosen],
             [],
-            self._steps,
+            [self._steps[number] for number in chosen],
             fused=True,
             capturable=self._blocks[0].is_cuda,
             lr=self._learning_rate,
@@ -101,16 +103,17 @@ class Adam:
             amsgrad=False,
             maximize=False,
         )
-        for number, target in self._targets.items():
-            target.lerp_(self._blocks[number], self._target_rate)
+        for number in chosen:
+            if number in self._targets:
+                self._targets[number].lerp_(self._blocks[number], self._target_rate)
 
-    def _step_by_kernels(self) -> None:
+    def _step_by_kernels(self, chosen: Sequence[int]) -> None:
         from aes_rl.engines.triton_networks import adam_
 
-        torch._foreach_add_(self._steps, 1)
-        for number, block in enumerate(self._blocks):
+        torch._foreach_add_([self._steps[number] for number in chosen], 1)
+        for number in chosen:
             adam_(
-                block,
+                self._blocks[number],
                 self._means[number],
                 self._squares[number],
                 self._steps[number],

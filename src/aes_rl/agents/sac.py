@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -19,6 +19,9 @@ from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signals
 
+_BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
+"""Where the optimiser has what."""
+
 
 @dataclass(frozen=True)
 class SAC:
@@ -27,6 +30,8 @@ class SAC:
     value_function: bool = False
     """Whether a state-value function with a target copy stands between critics and actor, as in the paper's AES-SAC;
     without it the twin critics have target copies."""
+    critic_first: bool = False
+    """Whether the actor climbs the critics after their step instead of before it; a second pass of the actor."""
     hidden: tuple[int, ...] = (256, 256)
     """Units of the hidden layers of every network."""
     learning_rate: float = 3e-4
@@ -67,6 +72,18 @@ class SAC:
             checks.count("warm_up_steps", self.warm_up_steps)
 
 
+class Climb(NamedTuple):
+    """What the actor's pass leaves behind."""
+
+    loss: Float[Tensor, "P"]
+    norms: Float[Tensor, "P B"] | None
+    slope: Float[Tensor, "P 1"]
+    """The derivative of the temperature's loss with respect to its logarithm."""
+    values: Float[Tensor, "P 2 B"]
+    """Of the actions drawn, by both critics."""
+    log_probability: Float[Tensor, "P B"]
+
+
 class SACAgent(AbstractAgent):
     """P stochastic actors with twin critics each, and a state-value function if configured."""
 
@@ -99,8 +116,10 @@ class SACAgent(AbstractAgent):
         blocks = [self._actor.block, self._critic.block, self.log_temperature]
         if config.value_function:
             blocks.append(self._value.block)
-        followed = 3 if config.value_function else 1
+        followed = _BLOCKS["value" if config.value_function else "critic"]
         self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
+        # What `descend` climbs on after the critics' step: as a recorded graph it reads these very tensors.
+        self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -138,22 +157,16 @@ class SACAgent(AbstractAgent):
             )
             tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
-        actor_tap = self._actor.tap(*shape)
-        head = self.actor(batch.observation, None, actor_tap, norm_members)
-        action, log_probability = squash(head, draws[:, :, 0])
-        values = self.critic(batch.observation, action)
-        actor_loss, slope = actor_objective(
-            values, log_probability, head, self.log_temperature, weights, self._target_entropy,
-            config.policy_regularization,
-        )  # fmt: skip
-        slope = slope if config.entropy_tuning else torch.zeros_like(slope)
+        climb = self._climb(batch.observation, draws[:, :, 0], weights, norm_members)
+        self._to_climb = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
+        tapped["actor"] = climb.norms
+        slope = climb.slope if config.entropy_tuning else torch.zeros_like(climb.slope)
         self.log_temperature.grad = slope
-        tapped["actor"] = differentiate(actor_loss, actor_tap)
-        losses = {"actor_loss": actor_loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
+        losses = {"actor_loss": climb.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
             value = self.value(batch.observation, None, value_tap, norm_members).squeeze(-1)
-            wanted = soft_value(values.detach(), log_probability.detach(), self.log_temperature)
+            wanted = soft_value(climb.values.detach(), climb.log_probability.detach(), self.log_temperature)
             losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
         self._aside.join()
@@ -162,9 +175,33 @@ class SACAgent(AbstractAgent):
         signals = Signals(error, norms_of(weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
+    def _climb(
+        self,
+        observation: Float[Tensor, "P B O"],
+        draws: Float[Tensor, "P B A"],
+        weights: Float[Tensor, "P B"],
+        norm_members: slice | None,
+    ) -> Climb:
+        """The actor's gradient at the critics as they are now."""
+        tap = self._actor.tap(*weights.shape)
+        head = self.actor(observation, None, tap, norm_members)
+        action, log_probability = squash(head, draws)
+        values = self.critic(observation, action)
+        loss, slope = actor_objective(
+            values, log_probability, head, self.log_temperature, weights, self._target_entropy,
+            self.config.policy_regularization,
+        )  # fmt: skip
+        return Climb(loss, differentiate(loss, tap), slope, values, log_probability)
+
     @override
     def descend(self) -> None:
-        self._optimiser.step()
+        if self._to_climb is None:
+            self._optimiser.step()
+            return
+        critic = _BLOCKS["critic"]
+        self._optimiser.step(critic)
+        self._climb(*self._to_climb, None)
+        self._optimiser.step(*(number for number in self._optimiser.numbers if number != critic))
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -173,8 +210,7 @@ class SACAgent(AbstractAgent):
 
     @override
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
-        blocks = {"actor": 0, "critic": 1, "value": 3}
-        return {name: self._optimiser.metric(blocks[name], network) for name, network in self.trained().items()}
+        return {name: self._optimiser.metric(_BLOCKS[name], network) for name, network in self.trained().items()}
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
