@@ -41,7 +41,13 @@ DEFAULTS: dict[str, SAC | DDPG] = {
 }
 """Today's, for a million steps."""
 PUBLISHED: dict[str, SAC | DDPG] = {
-    "sac": SAC(learning_rate=1e-3, entropy_tuning=False, initial_entropy_coefficient=0.2, warm_up_steps=10_000),
+    "sac": SAC(
+        critic_first=True,
+        learning_rate=1e-3,
+        entropy_tuning=False,
+        initial_entropy_coefficient=0.2,
+        warm_up_steps=10_000,
+    ),
     "ddpg": DDPG(
         hidden=(256, 256),
         critic_action_layer=0,

@@ -2,10 +2,11 @@
 
 python scripts/told_apart.py FIRST SECOND [START-END ...]
 
-FIRST and SECOND are runs of uniform replay (a folder of results) or published curves (a file TASK-vN_AGENT.csv, whose
-random steps are counted here as everywhere). For each interval of steps, its end included and its start not, each
-seed's mean over its evaluations: seeds, lowest, mean, median and highest of both, how many of the first are within the
-range of the second, and p of the Mann-Whitney test. By default every tenth of a million steps, both halves and all.
+FIRST and SECOND are runs of uniform replay (a folder of results, or several with commas between them) or published
+curves (a file TASK-vN_AGENT.csv, whose random steps are counted here as everywhere). For each interval of steps, its
+end included and its start not, each seed's mean over its evaluations: seeds, lowest, highest, mean and median of both,
+how many of the first are within the range of the second, and p of the Mann-Whitney test. By default every tenth of a
+million steps, both halves and all.
 """
 
 import sys
@@ -24,7 +25,7 @@ Curves = list[tuple[Array, Array]]
 """Steps and scores of each seed."""
 
 
-def main(first: Path, second: Path, intervals: list[tuple[int, int]]) -> None:
+def main(first: str, second: str, intervals: list[tuple[int, int]]) -> None:
     """A line for each interval that both have evaluations in."""
     ours, theirs = _curves(first), _curves(second)
     # The first evaluation of published curves is of an agent that has not learned yet.
@@ -39,11 +40,15 @@ def main(first: Path, second: Path, intervals: list[tuple[int, int]]) -> None:
         print(f"{start:,} to {stop:,}: {_told(own)} | {_told(other)} | {inside} of {len(own)} inside, p {p:.3f}")
 
 
-def _curves(path: Path) -> Curves:
-    if path.is_file():
-        published = read_reference(path, "published")
-        return [(published.steps + UNCOUNTED[published.agent], scores) for scores in published.scores]
-    return [(curve.steps, curve.scores) for curve in load(path).curves if curve.sampler == "uniform"]
+def _curves(paths: str) -> Curves:
+    found: Curves = []
+    for path in map(Path, paths.split(",")):
+        if path.is_file():
+            published = read_reference(path, "published")
+            found += [(published.steps + UNCOUNTED[published.agent], scores) for scores in published.scores]
+        else:
+            found += [(curve.steps, curve.scores) for curve in load(path).curves if curve.sampler == "uniform"]
+    return found
 
 
 def _means(curves: Curves, start: int, stop: int) -> list[float]:
@@ -61,6 +66,6 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case [first, second, *intervals]:
             chosen = [tuple(map(int, interval.split("-"))) for interval in intervals]
-            main(Path(first), Path(second), chosen or INTERVALS)
+            main(first, second, chosen or INTERVALS)
         case _:
             raise SystemExit(__doc__)
