@@ -46,6 +46,7 @@ PUBLISHED: dict[str, SAC | DDPG] = {
         learning_rate=1e-3,
         entropy_tuning=False,
         initial_entropy_coefficient=0.2,
+        squashing_epsilon=float(np.finfo(np.float32).eps),
         warm_up_steps=10_000,
     ),
     "ddpg": DDPG(
@@ -65,6 +66,8 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 """The settings of the published runs, as far as they are options here."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update, which the steps of the published curves leave out and ours count."""
+MODULES = {"": "", "mujoco2": " in MuJoCo 2.0"}
+"""Where a task is from."""
 SPAN = 100_000
 """Steps whose evaluations' mean is a final score: ten evaluations here, twenty of the published runs."""
 
@@ -167,7 +170,7 @@ def _final_lines(published: Summary) -> Iterator[str]:
 def figure() -> Figure:
     """Curves of the grid and of what was tried to the end, beside the published ones."""
     published, shown = _summary(), dict[str, Any]()
-    colours = iter(figures.COLOURS)
+    styles = ({"color": colour, "linestyle": dashes} for dashes in ("-", "--") for colour in figures.COLOURS)
     tried = {cell: _to_the_end(folders, DRAWN[-1]) for cell, folders in _tried().items()}
     tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
     drawing, axes = figures.panels(len(tried))
@@ -176,10 +179,11 @@ def figure() -> Figure:
         for folder in folders:
             lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], SPAN)
         for label, points in lines.items():
-            colour = "#777777" if label == "published" else None
             if label in shown:
-                colour = shown[label].get_color()
-            (shown[label],) = axis.plot(DRAWN, [point.mean for point in points], color=colour or next(colours))
+                style = {"color": shown[label].get_color(), "linestyle": shown[label].get_linestyle()}
+            else:
+                style = {"color": "#777777"} if label == "published" else next(styles)
+            (shown[label],) = axis.plot(DRAWN, [point.mean for point in points], **style)
             low, high = ([getattr(point, end) for point in points] for end in ("lowest", "highest"))
             axis.fill_between(DRAWN, low, high, color=shown[label].get_color(), alpha=0.15, linewidth=0)
         figures.label_steps(axis, f"{agent.upper()}, {task}", "test return")
@@ -293,10 +297,11 @@ def _uniform(folder: Path) -> Uniform:
 
 
 def _described(config: dict[str, Any]) -> str:
-    """Options by what differs from the defaults or from the published settings, whichever is less; an older task."""
-    version = str(config["task"]).rpartition("-")[2]
+    """Options by what differs from the defaults or the published settings, whichever is less; the task if older."""
+    module, _, task = str(config["task"]).rpartition(":")
+    version = task.rpartition("-")[2]
     older = "" if version == "v5" else f", {version} of the task"
-    return _options_described(config) + older
+    return _options_described(config) + older + MODULES[module]
 
 
 def _options_described(config: dict[str, Any]) -> str:
@@ -328,7 +333,9 @@ def _listed(changes: dict[str, Any]) -> str:
 
 
 def _word(value: Any) -> Any:
-    return ("off", "on")[value] if isinstance(value, bool) else value
+    if isinstance(value, bool):
+        return ("off", "on")[value]
+    return f"{value:.3g}" if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

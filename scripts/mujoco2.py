@@ -2,9 +2,10 @@
 
 PYTHONPATH=scripts aes-rl train RUN --task mujoco2:Hopper-v3 …
 
-The models of v3 and v4 are the same, and two things have changed in MuJoCo since (docs/decisions/mujoco.md). Up to
-2.1.0 a capsule had the mass and inertia of a cylinder that reaches half a radius beyond its middle section on both
-sides, which is a lighter one. Up to 3.4 contacts began at the larger margin of two geoms, and begin at their sum today.
+The models of v3 and v4 are the same, and two things are known to have changed in MuJoCo since
+(docs/decisions/mujoco.md). Up to 2.1.0 a capsule had the mass and inertia of a cylinder that reaches half a radius
+beyond its middle section on both sides, which is lighter. Up to 3.4 contacts began at the larger margin of two geoms,
+and begin at their sum today.
 """
 
 from typing import Any
@@ -14,10 +15,9 @@ import mujoco
 import numpy as np
 from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
-from packaging.version import Version
 
 DENSITY = 1000.0
-MARGINS_ADDED = Version("3.5")
+MARGINS_ADDED = (3, 5)
 
 
 class Hopper(HopperEnv):
@@ -48,7 +48,7 @@ def as_in_mujoco_2(model: Any, data: Any) -> None:
         across = mass * (3 * radius**2 + length**2) / 12
         # Principal axes are those of the capsule, which lies along the third.
         model.body_mass[body], model.body_inertia[body] = mass, (across, across, mass * radius**2 / 2)
-    if Version(mujoco.__version__) >= MARGINS_ADDED:
+    if tuple(map(int, mujoco.__version__.split(".")[:2])) >= MARGINS_ADDED:
         model.geom_margin[:] /= 2
     mujoco.mj_setConst(model, data)
 

@@ -12,6 +12,7 @@ million steps, both halves and all.
 import sys
 from pathlib import Path
 
+import numpy as np
 from beside_published import UNCOUNTED
 from scipy.stats import mannwhitneyu
 
@@ -28,13 +29,14 @@ Curves = list[tuple[Array, Array]]
 def main(first: str, second: str, intervals: list[tuple[int, int]]) -> None:
     """A line for each interval that both have evaluations in."""
     ours, theirs = _curves(first), _curves(second)
-    # The first evaluation of published curves is of an agent that has not learned yet.
-    begin = max(min(int(steps[0]) for steps, _ in curves) for curves in (ours, theirs))
+    # First evaluations do not count: that of published curves is of an agent that has not learned yet.
+    begin = max(int(steps[0]) for steps, _ in ours + theirs)
     end = min(int(steps[-1]) for steps, _ in ours + theirs)
-    for start, stop in intervals:
-        if stop > end:
+    for asked, stop in intervals:
+        start = max(asked, begin)
+        if start >= stop or stop > end:
             continue
-        own, other = (_means(curves, max(start, begin), stop) for curves in (ours, theirs))
+        own, other = (_means(curves, start, stop) for curves in (ours, theirs))
         inside = sum(min(other) <= score <= max(other) for score in own)
         p = mannwhitneyu(own, other).pvalue
         print(f"{start:,} to {stop:,}: {_told(own)} | {_told(other)} | {inside} of {len(own)} inside, p {p:.3f}")
@@ -56,10 +58,8 @@ def _means(curves: Curves, start: int, stop: int) -> list[float]:
 
 
 def _told(means: list[float]) -> str:
-    ordered = sorted(means)
-    median = (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
-    mean = sum(ordered) / len(ordered)
-    return f"{len(ordered)} seeds {ordered[0]:,.1f} to {ordered[-1]:,.1f}, mean {mean:,.1f}, median {median:,.1f}"
+    centre = f"mean {np.mean(means):,.1f}, median {np.median(means):,.1f}"
+    return f"{len(means)} seeds {min(means):,.1f} to {max(means):,.1f}, {centre}"
 
 
 if __name__ == "__main__":

@@ -32,5 +32,5 @@ def horizon(task: str, agent: str) -> int:
 
 
 def name_of(task: str) -> str:
-    """A task's name without its version."""
+    """A task's name without its version, and without the module that brings it (`module:Hopper-v0`)."""
     return task.rpartition(":")[2].split("-")[0]

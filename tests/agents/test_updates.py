@@ -21,6 +21,7 @@ CONFIGS = {
     "ddpg, action first": DDPG(hidden=(7, 6), critic_action_layer=0),
     "sac": SAC(hidden=(7, 6), learning_rate=1e-3),
     "sac with value": SAC(hidden=(7, 6), value_function=True, policy_regularization=1e-3, reward_scale=2.0),
+    "sac with an epsilon": SAC(hidden=(7, 6), learning_rate=1e-3, squashing_epsilon=0.1),
 }
 ALL = CONFIGS | {f"{name}, critic first": replace(config, critic_first=True) for name, config in CONFIGS.items()}
 """With those whose actor takes another step than the gradients before the update say."""
@@ -111,7 +112,7 @@ def textbook_sac(agent, member, batch, weights, noise):
         base = torch.distributions.Normal(mean, log_deviation.exp())
         raw = mean + log_deviation.exp() * draws[:, number]
         action = torch.tanh(raw)
-        log_probability = (base.log_prob(raw) - torch.log1p(-(action**2))).sum(-1)
+        log_probability = (base.log_prob(raw) - torch.log(1 - action**2 + config.squashing_epsilon)).sum(-1)
         return action, log_probability, (mean**2 + log_deviation**2).mean(-1)
 
     def value(networks, observation, action):
@@ -200,7 +201,7 @@ def test_temperature_gradient_is_weighted(name) -> None:
     agent = agent_of(name)
     batch, weights, noise = data(agent)
     draws = noise.view(MEMBERS, BATCH, -1, ACTION)[:, :, 0]
-    _, log_probability = squash(agent.actor(batch.observation), draws)
+    _, log_probability = squash(agent.actor(batch.observation), draws, 0.0)
     agent.update(batch, weights, noise, None)
     expected = -(weights * (log_probability.detach() - ACTION)).mean(-1, keepdim=True)
     assert torch.allclose(agent.log_temperature.grad, expected, rtol=1e-10)
@@ -290,6 +291,7 @@ def test_saved_agent_continues(name) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_actor_can_climb_the_critic_after_its_step(name) -> None:
     """Signals, losses and all but the actor are of the usual update; it steps on the stepped critic, every time."""
+    ours = ("actor.", "target_actor.", "actor_optimiser.", "optimiser.mean.0", "optimiser.square.0")
     first, usual, stepped = agent_of(f"{name}, critic first"), agent_of(name), agent_of(name)
     textbook = textbook_ddpg if name.startswith("ddpg") else textbook_sac
     for seed in range(2):
@@ -299,7 +301,7 @@ def test_the_actor_can_climb_the_critic_after_its_step(name) -> None:
         expected, found = usual.update(batch, weights, noise, EVERYBODY), first.update(batch, weights, noise, EVERYBODY)
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
         for key, value in usual.state_dict().items():
-            if not key.startswith(("actor", "target_actor", "optimiser")):
+            if not key.startswith(ours):
                 assert torch.equal(first.state_dict()[key], value), key
 
         stepped.critic.load_state_dict(usual.critic.state_dict())

@@ -11,8 +11,6 @@ import mujoco
 import numpy as np
 import pytest
 
-from aes_rl import paper
-
 SCRIPTS = Path(__file__).parents[2] / "scripts"
 DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "actuator_acc0", "qpos0")
 
@@ -26,15 +24,32 @@ def scripts(monkeypatch):
     monkeypatch.syspath_prepend(SCRIPTS)
 
 
-def model_of(task):
+def environment_of(task):
     with pytest.warns(DeprecationWarning, match="out of date"):
-        return gymnasium.make(task).unwrapped.model
+        return gymnasium.make(task).unwrapped
+
+
+def model_of(task):
+    return environment_of(task).model
 
 
 def test_masses_are_those_that_mujoco_2_computed() -> None:
-    """As printed by runs of their time: torso, thigh, leg and foot of the hopper."""
+    """As programs of its time have them: torso, thigh, leg and foot of the hopper."""
     model = model_of("mujoco2:Hopper-v3")
     np.testing.assert_allclose(model.body_mass[1:], [3.53429174, 3.92699082, 2.71433605, 5.0893801], rtol=1e-8)
+
+
+@both
+def test_masses_and_inertias_are_those_of_cylinders(task) -> None:
+    """By MuJoCo's own computation, which has always been exact for them."""
+    model = model_of(f"mujoco2:{task}-v3")
+    for body in range(1, model.nbody):
+        radius, half = model.geom_size[model.geom_bodyid == body][0, :2]
+        size = f"{float(radius)!r} {float(half + radius / 2)!r}"
+        geom = f'<mujoco><worldbody><body><geom type="cylinder" size="{size}"/></body></worldbody></mujoco>'
+        cylinder = mujoco.MjModel.from_xml_string(geom)
+        np.testing.assert_allclose(model.body_mass[body], cylinder.body_mass[1], rtol=1e-12)
+        np.testing.assert_allclose(model.body_inertia[body], cylinder.body_inertia[1], rtol=1e-12)
 
 
 @both
@@ -53,11 +68,14 @@ def test_the_model_is_the_one_compiled_with_these_inertias(task) -> None:
         np.testing.assert_allclose(getattr(model, name), getattr(compiled, name), rtol=1e-9, atol=1e-12, err_msg=name)
 
 
-@both
-def test_contacts_begin_where_they_did_before_3_5(task) -> None:
-    today, before = model_of(f"{task}-v4").geom_margin, model_of(f"mujoco2:{task}-v3").geom_margin
-    added = tuple(map(int, mujoco.__version__.split(".")[:2])) >= (3, 5)
-    np.testing.assert_array_equal(before, today / 2 if added else today)
+@pytest.mark.parametrize(("gap", "touches"), [(0.0005, True), (0.0015, False)])
+def test_contacts_begin_a_millimetre_away(gap, touches) -> None:
+    """Of the foot and the floor, with a margin of a millimetre each."""
+    environment = environment_of("mujoco2:Hopper-v3")
+    mujoco.mj_resetData(environment.model, environment.data)
+    environment.data.qpos[1] -= 0.04 - gap  # upright, the foot hangs four centimetres above the floor
+    mujoco.mj_forward(environment.model, environment.data)
+    assert (environment.data.ncon > 0) == touches
 
 
 def test_they_are_trained_on_by_name(tmp_path, monkeypatch) -> None:
@@ -69,4 +87,3 @@ def test_they_are_trained_on_by_name(tmp_path, monkeypatch) -> None:
     options += [word for name, size in sizes.items() for word in (f"--{name}", str(size))]
     subprocess.run([sys.executable, "-m", "aes_rl", "train", tmp_path / "run", *options], check=True)
     assert len((tmp_path / "run" / "evaluations.csv").read_text().splitlines()) == 3
-    assert paper.name_of("mujoco2:Hopper-v3") == "Hopper"

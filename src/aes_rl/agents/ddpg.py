@@ -27,7 +27,7 @@ class DDPG:
     critic_action_layer: Literal[0, 1] = 1
     """Where the action enters the critic: 0 beside the observation, 1 after the first hidden layer."""
     critic_first: bool = False
-    """Whether the actor climbs the critic after the critic's step instead of before it; a second pass of the actor."""
+    """Whether the actor climbs the critic after the critic's step instead of before it, by a second pass of both."""
     actor_learning_rate: float = 1e-4
     """Adam's step for the actor."""
     critic_learning_rate: float = 1e-3

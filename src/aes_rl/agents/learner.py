@@ -76,12 +76,11 @@ class Adam:
         self._means = [torch.zeros_like(block) for block in blocks]
         self._squares = [torch.zeros_like(block) for block in blocks]
         self._steps = [torch.zeros((), dtype=torch.float32, device=block.device) for block in blocks]
-        self.numbers = range(len(blocks))
 
     @torch.no_grad()
-    def step(self, *numbers: int) -> None:
-        """One step along the gradients of some blocks, of all if none is named; then their targets follow."""
-        chosen = numbers or self.numbers
+    def step(self, numbers: Sequence[int] | None = None) -> None:
+        """One step along the gradients of some blocks, by their numbers, or of all; then their targets follow."""
+        chosen = range(len(self._blocks)) if numbers is None else numbers
         if has_kernels(self._blocks[0]):
             self._step_by_kernels(chosen)
             return

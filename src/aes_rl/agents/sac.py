@@ -31,7 +31,7 @@ class SAC:
     """Whether a state-value function with a target copy stands between critics and actor, as in the paper's AES-SAC;
     without it the twin critics have target copies."""
     critic_first: bool = False
-    """Whether the actor climbs the critics after their step instead of before it; a second pass of the actor."""
+    """Whether the actor climbs the critics after their step instead of before it, by a second pass of both."""
     hidden: tuple[int, ...] = (256, 256)
     """Units of the hidden layers of every network."""
     learning_rate: float = 3e-4
@@ -48,6 +48,9 @@ class SAC:
     """What the temperature is tuned to; None means minus the number of action dimensions."""
     policy_regularization: float = 0.0
     """Penalty on the squares of the policy's mean and log standard deviation, inside the actor's loss."""
+    squashing_epsilon: float = 0.0
+    """ε in log(1 − tanh² + ε), by which an action's density is corrected; 0 is exact. Many libraries have 1e-7 to 1e-6,
+    with which the entropy does not hold back actions that are all but ±1."""
     reward_scale: float = 1.0
     """Multiplies every reward in the critics' targets."""
     batch_size: int = 256
@@ -66,7 +69,8 @@ class SAC:
         checks.fraction("discount", self.discount)
         checks.fraction("target_rate", self.target_rate)
         checks.positive("initial_entropy_coefficient", self.initial_entropy_coefficient)
-        checks.non_negative("policy_regularization", self.policy_regularization)
+        for name in ("policy_regularization", "squashing_epsilon"):
+            checks.non_negative(name, getattr(self, name))
         checks.count("batch_size", self.batch_size)
         if self.warm_up_steps is not None:
             checks.count("warm_up_steps", self.warm_up_steps)
@@ -118,6 +122,8 @@ class SACAgent(AbstractAgent):
             blocks.append(self._value.block)
         followed = _BLOCKS["value" if config.value_function else "critic"]
         self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
+        self._critic_blocks = [_BLOCKS["critic"]]
+        self._other_blocks = [number for number in range(len(blocks)) if number not in self._critic_blocks]
         # What `descend` climbs on after the critics' step: as a recorded graph it reads these very tensors.
         self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -185,7 +191,7 @@ class SACAgent(AbstractAgent):
         """The actor's gradient at the critics as they are now."""
         tap = self._actor.tap(*weights.shape)
         head = self.actor(observation, None, tap, norm_members)
-        action, log_probability = squash(head, draws)
+        action, log_probability = squash(head, draws, self.config.squashing_epsilon)
         values = self.critic(observation, action)
         loss, slope = actor_objective(
             values, log_probability, head, self.log_temperature, weights, self._target_entropy,
@@ -198,10 +204,9 @@ class SACAgent(AbstractAgent):
         if self._to_climb is None:
             self._optimiser.step()
             return
-        critic = _BLOCKS["critic"]
-        self._optimiser.step(critic)
+        self._optimiser.step(self._critic_blocks)
         self._climb(*self._to_climb, None)
-        self._optimiser.step(*(number for number in self._optimiser.numbers if number != critic))
+        self._optimiser.step(self._other_blocks)
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -230,7 +235,7 @@ class SACAgent(AbstractAgent):
         if self.config.value_function:
             value: Tensor = self.target(observation)
             return value.squeeze(-1)
-        action, log_probability = squash(self.actor(observation), draws[:, :, 1])
+        action, log_probability = squash(self.actor(observation), draws[:, :, 1], self.config.squashing_epsilon)
         return soft_value(self.target(observation, action), log_probability, self.log_temperature)
 
 
@@ -249,16 +254,20 @@ def exploring_action(head: Float[Tensor, "P 2A"], noise: Float[Tensor, "P A"]) -
 
 @fused
 def squash(
-    head: Float[Tensor, "P B 2A"], noise: Float[Tensor, "P B A"]
+    head: Float[Tensor, "P B 2A"], noise: Float[Tensor, "P B A"], epsilon: float
 ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B"]]:
-    """Tanh of a Gaussian, and its log probability: that of the Gaussian minus log(1 − tanh²) of every dimension."""
+    """Tanh of a Gaussian, and its log probability: that of the Gaussian minus log(1 − tanh² + ε) of every dimension."""
     mean, log_deviation = policy(head)
     raw = torch.addcmul(mean, log_deviation.exp(), noise)
+    action = torch.tanh(raw)
     of_gaussian = -torch.addcmul(log_deviation, noise, noise, value=0.5).sum(dim=-1)
+    if epsilon:
+        of_squashing = torch.log(1 - action.square() + epsilon).sum(dim=-1)
+        return action, of_gaussian - of_squashing - mean.shape[-1] * 0.5 * math.log(2 * math.pi)
     # log(1 − tanh²) = 2·(log 2 − raw − softplus(−2·raw)), which neither cancels nor overflows
     of_squashing = -2 * (raw + softplus(-2 * raw)).sum(dim=-1)
     constant = mean.shape[-1] * (2 * math.log(2) + 0.5 * math.log(2 * math.pi))
-    return torch.tanh(raw), of_gaussian - of_squashing - constant
+    return action, of_gaussian - of_squashing - constant
 
 
 @fused

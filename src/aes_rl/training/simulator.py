@@ -6,6 +6,8 @@ import gymnasium
 import numpy as np
 from gymnasium.wrappers import TimeLimit
 
+from aes_rl import paper
+
 _ALSO = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 """Derived quantities that tasks read before the simulator computes them again."""
 
@@ -21,10 +23,10 @@ def make(task: str, **options: Any) -> gymnasium.Env[Any, Any]:
     """The environment of a task; raises unless observations and actions are vectors of bounded numbers."""
     try:
         environment = gymnasium.make(task, disable_env_checker=True, **options)
-    except gymnasium.error.DependencyNotInstalled as error:
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise ValueError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
-        known = sorted(name for name in gymnasium.registry if name.split("-")[0] == task.split("-")[0])
+        known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
         hint = f"; there are {', '.join(known)}" if known else "; the paper's are listed by aes-rl train --help"
         raise ValueError(f"unknown task {task!r}{hint}") from error
     actions, observations = environment.action_space, environment.observation_space
