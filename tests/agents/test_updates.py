@@ -291,7 +291,7 @@ def test_saved_agent_continues(name) -> None:
 @pytest.mark.parametrize("name", CONFIGS)
 def test_the_actor_can_climb_the_critic_after_its_step(name) -> None:
     """Signals, losses and all but the actor are of the usual update; it steps on the stepped critic, every time."""
-    ours = ("actor.", "target_actor.", "actor_optimiser.", "optimiser.mean.0", "optimiser.square.0")
+    of_actor = ("actor.", "target_actor.", "actor_optimiser.", "optimiser.mean.0", "optimiser.square.0")
     first, usual, stepped = agent_of(f"{name}, critic first"), agent_of(name), agent_of(name)
     textbook = textbook_ddpg if name.startswith("ddpg") else textbook_sac
     for seed in range(2):
@@ -301,7 +301,7 @@ def test_the_actor_can_climb_the_critic_after_its_step(name) -> None:
         expected, found = usual.update(batch, weights, noise, EVERYBODY), first.update(batch, weights, noise, EVERYBODY)
         torch.testing.assert_close(found, expected, rtol=0, atol=0)
         for key, value in usual.state_dict().items():
-            if not key.startswith(ours):
+            if not key.startswith(of_actor):
                 assert torch.equal(first.state_dict()[key], value), key
 
         stepped.critic.load_state_dict(usual.critic.state_dict())
