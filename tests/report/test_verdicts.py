@@ -16,6 +16,7 @@ from scipy.stats import mannwhitneyu
 from aes_rl.agents import DDPG
 from aes_rl.cli import main
 from aes_rl.report.load import load
+from aes_rl.report.statistics import pooled_permutation_test
 from aes_rl.report.verdicts import together, together_as_csv, verdicts
 from tests.report.conftest import write_run
 
@@ -181,6 +182,13 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     assert made.count("\n") == 1, "the other intervals have steps that one of them has not"
     p = mannwhitneyu([0.5, 1.5, 10, 11, 12], range(10)).pvalue
     assert made.endswith(f"p {p:.3f}\n")
+
+    both = subprocess.run([*script, tmp_path / "more", theirs, "0-20000"], capture_output=True, text=True, check=True)
+    # Of the first five one beats one published run, one two and three all ten; of the other two both beat all.
+    p = pooled_permutation_test(
+        [(np.array([0.5, 1.5, 10, 11, 12]), np.arange(10)), (np.array([10, 11]), np.arange(10))]
+    )
+    assert both.stdout.endswith(f"together: higher with probability {(33 / 50 + 1) / 2:.2f}, p {p:.3f}\n\n")
 
 
 def read(path):
