@@ -28,8 +28,9 @@ from aes_rl.report.tables import markdown_row
 from aes_rl.training import Training
 
 ROOT = Path(__file__).parents[1]
-SUMMARY = ROOT / "results" / "published.csv"
-GRID, SETTINGS = ROOT / "results" / "grid", ROOT / "results" / "settings"
+RESULTS = ROOT / "results"
+SUMMARY, TOLD_APART = RESULTS / "published.csv", RESULTS / "told_apart.csv"
+GRID, SETTINGS = RESULTS / "grid", RESULTS / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
 FIGURE = PAGE.parent / "figures" / "published.png"
 DRAWN = range(150_000, 1_000_001, 50_000)
@@ -82,10 +83,8 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         digits = 1 if max(abs(self.lowest), abs(self.highest)) < 20 else 0
-        if self.seeds == 1:
-            return f"{self.mean:,.{digits}f}".replace("-", "−")
-        text = f"{self.lowest:,.{digits}f} to {self.highest:,.{digits}f} (mean {self.mean:,.{digits}f})"
-        return text.replace("-", "−")
+        lowest, mean, highest = (f"{score:,.{digits}f}".replace("-", "−") for score in self[1:])
+        return mean if self.seeds == 1 else f"{lowest} to {highest} (mean {mean})"
 
 
 Summary = dict[tuple[str, str, int, str], Range]
@@ -148,6 +147,18 @@ def page() -> str:
         "| task | agent | settings | device | steps | seeds | here | published |",
         "|---|---|---|---|---|---|---|---|",
         *_settings_lines(published),
+        "",
+        "## Told apart?",
+        "",
+        "From `results/told_apart.csv`, which `scripts/told_apart.py` makes where the published curves are. Of each "
+        "seed the mean over evaluations at steps that both sides have, from the first step (not counted) to the last: "
+        "means of both sides, how many of the first are within the range of the second, how often a run of the first "
+        "beats one of the second, and p of the Mann–Whitney test; of several together, of a permutation test within "
+        "each. [What it means](deviations.md).",
+        "",
+        "| cell | runs | beside | steps | mean | mean beside | inside | higher | p |",
+        "|---|---|---|---|---|---|---|---|---|",
+        *_told_lines(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -215,6 +226,22 @@ def _settings_lines(published: Summary) -> Iterator[str]:
                 theirs = _at(published, task, agent, step, "at")
                 cells = [_described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
+
+
+def _told_lines() -> Iterator[str]:
+    with TOLD_APART.open(newline="") as file:
+        for row in csv.DictReader(file):
+            names = [f"`{row[name]}`" if "/" in row[name] else row[name] for name in ("first", "second")]
+            means = [_score(row[name]) for name in ("mean", "other_mean")]
+            inside = row["seeds"] and f"{row['inside']} of {row['seeds']}"
+            steps = f"{int(row['start']):,} to {int(row['stop']):,}"
+            yield markdown_row([row["cell"], *names, steps, *means, inside, row["higher"], row["p"]])
+
+
+def _score(text: str) -> str:
+    """A mean as the file has it, or nothing."""
+    digits = 2 if text and abs(float(text)) < 20 else 0
+    return text and f"{float(text):,.{digits}f}".replace("-", "−")
 
 
 def _tried() -> dict[tuple[str, str], list[Path]]:

@@ -1,60 +1,208 @@
-"""Are the scores of two sets of runs told apart? Every p in docs/results/index.md beside published runs is from here.
+"""Are the scores of two sets of runs told apart? Every p in docs/results/deviations.md is from here.
 
-python scripts/told_apart.py FIRST SECOND [FIRST SECOND ...] [START-END ...]
+python scripts/told_apart.py FIRST SECOND [FIRST SECOND ...] [START-END ...]   prints a table
+python scripts/told_apart.py CURVES                                            writes results/told_apart.csv
 
 FIRST and SECOND are runs of uniform replay (a folder of results, or several with commas between them) or published
 curves (a file TASK-vN_AGENT.csv, whose random steps are counted here as everywhere). For each interval of steps, its
-end included and its start not, each seed's mean over its evaluations: seeds, lowest, highest, mean and median of both,
-how many of the first are within the range of the second, and p of the Mann-Whitney test. By default every tenth of a
-million steps, both halves and all. Of several pairs, also how often a run of a first beats one of its second, averaged
-over pairs, and how often chance would take that so far from a half (a permutation test within pairs).
+end included and its start not, each seed's mean over the evaluations at steps that both sides have: how many of the
+first are within the range of the second, how often a run of the first beats one of the second, and p of the
+Mann-Whitney test. By default every tenth of a million steps, both halves and all. Of several pairs also how often on
+average over pairs, and p of a permutation test within pairs.
+
+The file has every comparison that the page speaks of; CURVES is the folder of the published curves.
 """
 
+import csv
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
-from beside_published import UNCOUNTED
+from beside_published import RESULTS, TOLD_APART, UNCOUNTED
 from scipy.stats import mannwhitneyu
 
 from aes_rl.report.load import Array, load
 from aes_rl.report.reference import read_reference
-from aes_rl.report.statistics import pooled_permutation_test
+from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
+from aes_rl.report.tables import markdown_row
 
-TENTHS = [(start, start + 100_000) for start in range(0, 1_000_000, 100_000)]
-INTERVALS = [*TENTHS, (0, 500_000), (500_000, 1_000_000), (0, 1_000_000)]
+Interval = tuple[int, int]
+TENTHS: list[Interval] = [(start, start + 100_000) for start in range(0, 1_000_000, 100_000)]
+HALVES: list[Interval] = [(0, 500_000), (500_000, 1_000_000)]
+ALL: list[Interval] = [(0, 1_000_000)]
+END = TENTHS[-1:]
+
+COMPARISONS: list[tuple[str, str, str, list[Interval]]] = [
+    ("SAC, HalfCheetah", "grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
+    ("SAC, HalfCheetah", "warm-up/halfcheetah-all", "HalfCheetah-v3_sac.csv", [(0, 120_000)]),
+    ("SAC, Hopper", "grid/hopper-sac", "Hopper-v3_sac.csv", HALVES + END),
+    ("SAC, Hopper", "settings/sac-hopper-published", "Hopper-v3_sac.csv", [*HALVES, *END, (600_000, 900_000)]),
+    (
+        "SAC, Hopper",
+        "unfinished/sac-hopper-v4-published-mujoco-3.4",
+        "Hopper-v3_sac.csv",
+        [(0, 500_000), (300_000, 560_000)],
+    ),
+    (
+        "SAC, Hopper",
+        "unfinished/sac-hopper-v4-published-mujoco-3.4",
+        "settings/sac-hopper-published",
+        [(0, 500_000), (300_000, 560_000)],
+    ),
+    ("SAC, Walker2d", "grid/walker2d-sac", "Walker2d-v3_sac.csv", HALVES + END),
+    ("SAC, Walker2d", "settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", HALVES + END),
+    ("SAC, Walker2d", "settings/sac-walker2d-v4-published", "grid/walker2d-sac", HALVES + END),
+    (
+        "SAC, Walker2d",
+        "unfinished/sac-walker2d-v4-published",
+        "Walker2d-v3_sac.csv",
+        [(0, 500_000), (500_000, 620_000)],
+    ),
+    ("SAC, Walker2d", "unfinished/sac-walker2d-v4-published", "grid/walker2d-sac", [(0, 500_000)]),
+    ("SAC, Walker2d", "unfinished/sac-walker2d-published", "Walker2d-v3_sac.csv", [(0, 270_000)]),
+    ("SAC, Walker2d", "unfinished/sac-walker2d-published", "unfinished/sac-walker2d-v4-published", [(0, 270_000)]),
+    ("SAC, Reacher", "grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
+    ("SAC, Reacher", "settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
+    (
+        "SAC, InvertedDoublePendulum",
+        "grid/inverteddoublependulum-sac",
+        "InvertedDoublePendulum-v2_sac.csv",
+        [(100_000, 300_000), (200_000, 300_000)],
+    ),
+    (
+        "SAC, InvertedDoublePendulum",
+        "settings/sac-inverteddoublependulum-published",
+        "InvertedDoublePendulum-v2_sac.csv",
+        [(100_000, 300_000), (200_000, 300_000)],
+    ),
+    ("DDPG, HalfCheetah", "grid/halfcheetah-ddpg", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    ("DDPG, HalfCheetah", "settings/ddpg-halfcheetah-published", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    ("DDPG, HalfCheetah", "settings/ddpg-halfcheetah-published-action-first", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    (
+        "DDPG, HalfCheetah",
+        "settings/ddpg-halfcheetah-published-action-first",
+        "settings/ddpg-halfcheetah-published",
+        [(35_000, 60_000), *HALVES, *END],
+    ),
+    (
+        "DDPG, HalfCheetah",
+        "settings/ddpg-halfcheetah-published-action-first-cpu",
+        "settings/ddpg-halfcheetah-published-action-later-cpu",
+        [(35_000, 60_000)],
+    ),
+    (
+        "DDPG, HalfCheetah",
+        "settings/ddpg-halfcheetah-published-critic-first",
+        "settings/ddpg-halfcheetah-published-action-first",
+        [(35_000, 130_000)],
+    ),
+    ("DDPG, Hopper", "grid/hopper-ddpg", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("DDPG, Hopper", "settings/ddpg-hopper-published", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("DDPG, Hopper", "settings/ddpg-hopper-published-action-first", "settings/ddpg-hopper-published", HALVES + END),
+    ("DDPG, Hopper", "settings/ddpg-hopper-published-action-first", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("DDPG, Hopper", "settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("DDPG, Hopper", "unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", HALVES[:1]),
+    (
+        "DDPG, Hopper",
+        "unfinished/ddpg-hopper-v4-published-mujoco-3.4",
+        "settings/ddpg-hopper-v4-published-critic-first",
+        HALVES[:1],
+    ),
+]
+"""By cell: which runs, beside which, over which steps."""
+
+LIGHTER_THEN = [
+    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv"),
+    ("settings/sac-hopper-published", "Hopper-v3_sac.csv"),
+    ("settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv"),
+]
+"""Published settings, a million steps, and robots that were lighter when the published runs were made."""
 
 Curves = list[tuple[Array, Array]]
 """Steps and scores of each seed."""
 
 
-def main(pairs: list[tuple[str, str]], intervals: list[tuple[int, int]]) -> None:
-    """A line for each pair and interval that both have evaluations in."""
-    curves = [(_curves(first), _curves(second)) for first, second in pairs]
-    for interval in intervals:
-        sides = [means for ours, theirs in curves if (means := _print_line(ours, theirs, *interval))]
-        if len(sides) > 1:
-            better = np.mean([(own[:, None] > other).mean() for own, other in sides])
-            p = pooled_permutation_test(sides)
-            print(f"together: higher with probability {better:.2f}, p {p:.3f}", end="\n\n")
+class Line(NamedTuple):
+    """One comparison over one interval of steps."""
+
+    first: str
+    second: str
+    start: int
+    stop: int
+    own: Array
+    """Each seed's mean."""
+    other: Array
+    higher: float
+    """How often a run of the first beats one of the second."""
+    p: float
+
+    def words(self) -> dict[str, Any]:
+        """As the table has it."""
+        means = [f"{side.mean():.5g}" if len(side) else "" for side in (self.own, self.other)]
+        inside = ((self.own >= self.other.min()) & (self.own <= self.other.max())).sum() if len(self.own) else ""
+        return {
+            "first": self.first,
+            "second": self.second,
+            "start": self.start,
+            "stop": self.stop,
+            "seeds": len(self.own) or "",
+            "mean": means[0],
+            "other_seeds": len(self.other) or "",
+            "other_mean": means[1],
+            "inside": inside,
+            "higher": f"{self.higher:.2f}",
+            "p": f"{self.p:.3f}",
+        }
 
 
-def _print_line(ours: Curves, theirs: Curves, start: int, stop: int) -> tuple[Array, Array] | None:
-    # First evaluations do not count: that of published curves is of an agent that has not learned yet.
-    start = max(start, *(int(steps[0]) for steps, _ in ours + theirs))
-    if start >= stop or stop > min(int(steps[-1]) for steps, _ in ours + theirs):
-        return None
-    own, other = _means(ours, start, stop), _means(theirs, start, stop)
-    inside = int(((other.min() <= own) & (own <= other.max())).sum())
-    p = mannwhitneyu(own, other).pvalue
-    print(f"{start:,} to {stop:,}: {_told(own)} | {_told(other)} | {inside} of {len(own)} inside, p {p:.3f}")
-    return own, other
+def compare(pairs: Sequence[tuple[str, str]], intervals: list[Interval], folders: list[Path]) -> Iterator[Line]:
+    """A line for each interval and pair that both sides of have evaluations in, and one for several together."""
+    curves = [(_curves(first, folders), _curves(second, folders)) for first, second in pairs]
+    for start, stop in intervals:
+        lines = [
+            _line(*names, ours, theirs, start, stop)
+            for names, (ours, theirs) in zip(pairs, curves, strict=True)
+            if _first(ours, theirs) < stop <= _shared(ours, theirs)[-1]
+        ]
+        yield from lines
+        if len(lines) > 1:
+            higher = float(np.mean([line.higher for line in lines]))
+            p = pooled_permutation_test([(line.own, line.other) for line in lines])
+            nobody: Array = np.zeros(0)
+            yield Line("together", "", start, stop, nobody, nobody, higher, p)
 
 
-def _curves(paths: str) -> Curves:
+def _line(first: str, second: str, ours: Curves, theirs: Curves, start: int, stop: int) -> Line:
+    shared = _shared(ours, theirs)
+    within = shared[(shared > start) & (shared <= stop)]
+    own, other = (
+        np.array([scores[np.isin(steps, within)].mean() for steps, scores in side]) for side in (ours, theirs)
+    )
+    higher = probability_of_improvement(own[:, None], other[:, None])
+    begin = max(start, _first(ours, theirs))
+    return Line(first, second, begin, stop, own, other, higher, float(mannwhitneyu(own, other).pvalue))
+
+
+def _shared(ours: Curves, theirs: Curves) -> Array:
+    """Steps at which every seed of both sides was evaluated, after the first evaluation of either."""
+    shared = ours[0][0]
+    for steps, _ in ours + theirs:
+        shared = np.intersect1d(shared, steps)
+    return shared[shared > _first(ours, theirs)]
+
+
+def _first(ours: Curves, theirs: Curves) -> int:
+    """First evaluations do not count: that of published curves is of an agent that has not learned yet."""
+    return max(int(steps[0]) for steps, _ in ours + theirs)
+
+
+def _curves(names: str, folders: list[Path]) -> Curves:
     found: Curves = []
-    for path in map(Path, paths.split(",")):
+    for name in names.split(","):
+        path = next((folder / name for folder in folders if (folder / name).exists()), Path(name))
         if path.is_file():
             published = read_reference(path, "published")
             found += [(published.steps + UNCOUNTED[published.agent], scores) for scores in published.scores]
@@ -63,18 +211,41 @@ def _curves(paths: str) -> Curves:
     return found
 
 
-def _means(curves: Curves, start: int, stop: int) -> Array:
-    return np.array([scores[(steps > start) & (steps <= stop)].mean() for steps, scores in curves])
+def write(curves: Path) -> None:
+    """Make every comparison."""
+    folders = [RESULTS, curves]
+    made = [
+        (cell, line)
+        for cell, first, second, intervals in COMPARISONS
+        for line in compare([(first, second)], intervals, folders)
+    ]
+    lighter = "Hopper and Walker2d, published settings"
+    made += [(lighter, line) for line in compare(LIGHTER_THEN, HALVES + ALL, folders) if line.first == "together"]
+    rows = [{"cell": cell, **line.words()} for cell, line in made]
+    for row in rows:
+        row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])
+    with TOLD_APART.open("w", newline="") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
-def _told(means: Array) -> str:
-    centre = f"mean {means.mean():,.1f}, median {np.median(means):,.1f}"
-    return f"{len(means)} seeds {means.min():,.1f} to {means.max():,.1f}, {centre}"
+def main(words: list[str]) -> None:
+    """Print or write, as asked."""
+    paths = [word for word in words if not re.fullmatch(r"\d+-\d+", word)]
+    asked = [(int(start), int(stop)) for word in words if word not in paths for start, stop in [word.split("-")]]
+    if len(paths) == 1:
+        write(Path(paths[0]))
+    elif paths and len(paths) % 2 == 0:
+        pairs = list(zip(paths[::2], paths[1::2], strict=True))
+        for number, line in enumerate(compare(pairs, asked or TENTHS + HALVES + ALL, [])):
+            cells = line.words()
+            if number == 0:
+                print(markdown_row(list(cells)), markdown_row(["---"] * len(cells)), sep="\n")
+            print(markdown_row([str(cell) for cell in cells.values()]))
+    else:
+        raise SystemExit(__doc__)
 
 
 if __name__ == "__main__":
-    paths = [word for word in sys.argv[1:] if not re.fullmatch(r"\d+-\d+", word)]
-    asked = [tuple(map(int, word.split("-"))) for word in sys.argv[1:] if word not in paths]
-    if not paths or len(paths) % 2:
-        raise SystemExit(__doc__)
-    main(list(zip(paths[::2], paths[1::2], strict=True)), asked or INTERVALS)
+    main(sys.argv[1:])

@@ -174,21 +174,38 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     script = [sys.executable, PROJECT / "scripts" / "told_apart.py", f"{tmp_path / 'some'},{tmp_path / 'more'}", theirs]
     made = subprocess.run([*script, "0-10000", "0-20000", "0-90000"], capture_output=True, text=True, check=True).stdout
     # Published steps leave out 10,000 random ones and begin with an agent that has learned nothing, which does not
-    # count: at 15,000 and 20,000 here they have 100 and 200 more than at their start, a mean of 150.
-    assert made.startswith(
-        "10,000 to 20,000: 5 seeds 150.5 to 900.0, mean 540.4, median 700.0 | "
-        "10 seeds 150.0 to 159.0, mean 154.5, median 154.5 | 2 of 5 inside, p "
-    )
-    assert made.count("\n") == 1, "the other intervals have steps that one of them has not"
+    # count: at 15,000 and 20,000 here they have 100 and 200 more than at their start, a mean of 150. Of the five one
+    # beats one published run, one two and three all ten; two of the five are inside.
     p = mannwhitneyu([0.5, 1.5, 10, 11, 12], range(10)).pvalue
-    assert made.endswith(f"p {p:.3f}\n")
+    *_, line = made.splitlines()
+    assert line.endswith(f"| 10000 | 20000 | 5 | 540.4 | 10 | 154.5 | 2 | {33 / 50:.2f} | {p:.3f} |")
+    assert made.count("\n") == 3, "the other intervals have steps that one of them has not"
 
-    both = subprocess.run([*script, tmp_path / "more", theirs, "0-20000"], capture_output=True, text=True, check=True)
-    # Of the first five one beats one published run, one two and three all ten; of the other two both beat all.
+    made = subprocess.run(
+        [*script, tmp_path / "more", theirs, "0-20000"], capture_output=True, text=True, check=True
+    ).stdout
     p = pooled_permutation_test(
         [(np.array([0.5, 1.5, 10, 11, 12]), np.arange(10)), (np.array([10, 11]), np.arange(10))]
     )
-    assert both.stdout.endswith(f"together: higher with probability {(33 / 50 + 1) / 2:.2f}, p {p:.3f}\n\n")
+    *_, line = made.splitlines()
+    assert line.startswith("| together |")
+    assert line.endswith(f"| {(33 / 50 + 1) / 2:.2f} | {p:.3f} |")
+
+
+def test_what_was_told_apart_is_what_the_curves_say(monkeypatch) -> None:
+    """Of the comparisons among our own runs, whose curves are here; those with published curves need these."""
+    monkeypatch.syspath_prepend(PROJECT / "scripts")
+    script = runpy.run_path(str(PROJECT / "scripts" / "told_apart.py"))
+    with (PROJECT / "results" / "told_apart.csv").open(newline="") as handle:
+        written = [row for row in csv.DictReader(handle) if "/" in row["second"]]
+    assert len(written) > 10
+    again = [
+        {"cell": cell, **{name: str(value) for name, value in line.words().items()}}
+        for cell, first, second, intervals in script["COMPARISONS"]
+        if not second.endswith(".csv")
+        for line in script["compare"]([(first, second)], intervals, [PROJECT / "results"])
+    ]
+    assert again == written
 
 
 def read(path):
