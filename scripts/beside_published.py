@@ -67,8 +67,8 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 """The settings of the published runs, as far as they are options here."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update, which the steps of the published curves leave out and ours count."""
-MODULES = {"": "", "mujoco2": " in MuJoCo 2.0"}
-"""Where a task is from."""
+MODULES = {"": "", "mujoco2": " with the masses and contacts of MuJoCo 2.0"}
+"""What is special about a task from elsewhere than Gymnasium."""
 SPAN = 100_000
 """Steps whose evaluations' mean is a final score: ten evaluations here, twenty of the published runs."""
 
@@ -166,11 +166,11 @@ def page() -> str:
 def _final_lines(published: Summary) -> Iterator[str]:
     """The grid's own runs, and what was tried as far as they went."""
     tried = _tried()
-    for (task, agent), curves in _uniform(GRID).items():
+    for (task, agent), curves in uniform_curves(GRID).items():
         step = int(curves[0].steps[-1])
         theirs = _at(published, task, agent, step, "last_span")
         for folder in (_cell(task, agent), *_to_the_end(tried.get((task, agent), []), step)):
-            scores = _scores(_uniform(folder)[task, agent], step, SPAN)
+            scores = _scores(uniform_curves(folder)[task, agent], step, SPAN)
             inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
             config, share = _config(folder), f"{inside} of {len(scores)}"
             cells = [_described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
@@ -188,7 +188,10 @@ def figure() -> Figure:
     for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
         lines = {"published": [_at(published, task, agent, step, "last_span") for step in DRAWN]}
         for folder in folders:
-            lines[_described(_config(folder))] = _ranges_at(DRAWN, _uniform(folder)[task, agent], SPAN)
+            label = _described(_config(folder))
+            if label in lines:
+                raise SystemExit(f"{folder} cannot be drawn: another run of {task} is {label!r} too")
+            lines[label] = _ranges_at(DRAWN, uniform_curves(folder)[task, agent], SPAN)
         for label, points in lines.items():
             if label in shown:
                 style = {"color": shown[label].get_color(), "linestyle": shown[label].get_linestyle()}
@@ -222,7 +225,7 @@ def _settings_lines(published: Summary) -> Iterator[str]:
         for folder, own in {_cell(task, agent): everywhere, **steps}.items():
             config = _config(folder)
             for step in own:
-                (ours,) = _ranges_at([step], _uniform(folder)[task, agent])
+                (ours,) = _ranges_at([step], uniform_curves(folder)[task, agent])
                 theirs = _at(published, task, agent, step, "at")
                 cells = [_described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
@@ -248,7 +251,7 @@ def _tried() -> dict[tuple[str, str], list[Path]]:
     """Where other settings are, by task and agent."""
     tried: dict[tuple[str, str], list[Path]] = {}
     for folder in sorted(SETTINGS.iterdir()):
-        ((cell, _),) = _uniform(folder).items()
+        ((cell, _),) = uniform_curves(folder).items()
         tried.setdefault(cell, []).append(folder)
     return tried
 
@@ -272,7 +275,7 @@ def _to_the_end(folders: list[Path], step: int) -> list[Path]:
 
 def _last_step(folder: Path) -> int:
     """That all seeds have reached."""
-    return min(int(curve.steps[-1]) for curves in _uniform(folder).values() for curve in curves)
+    return min(int(curve.steps[-1]) for curves in uniform_curves(folder).values() for curve in curves)
 
 
 def _read_at(folder: Path) -> list[int]:
@@ -315,7 +318,8 @@ def _at(published: Summary, task: str, agent: str, step: int, reading: str) -> R
 
 
 @cache
-def _uniform(folder: Path) -> Uniform:
+def uniform_curves(folder: Path) -> Uniform:
+    """What there is of uniform replay in a folder."""
     found: Uniform = {}
     for curve in load(folder).curves:
         if curve.sampler == "uniform":
@@ -328,7 +332,7 @@ def _described(config: dict[str, Any]) -> str:
     module, _, task = str(config["task"]).rpartition(":")
     version = task.rpartition("-")[2]
     older = "" if version == "v5" else f", {version} of the task"
-    return _options_described(config) + older + MODULES[module]
+    return _options_described(config) + older + MODULES.get(module, f" of {module}")
 
 
 def _options_described(config: dict[str, Any]) -> str:
@@ -362,7 +366,7 @@ def _listed(changes: dict[str, Any]) -> str:
 def _word(value: Any) -> Any:
     if isinstance(value, bool):
         return ("off", "on")[value]
-    return f"{value:.3g}" if isinstance(value, float) else value
+    return f"{value:g}" if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

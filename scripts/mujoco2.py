@@ -1,4 +1,4 @@
-"""Hopper-v3 and Walker2d-v3 as they were in MuJoCo 2.0, with which published curves were made; in today's MuJoCo.
+"""Hopper-v3 and Walker2d-v3 with the masses and contacts of MuJoCo 2.0, with which published curves were made.
 
 PYTHONPATH=scripts aes-rl train RUN --task mujoco2:Hopper-v3 …
 
@@ -17,7 +17,9 @@ from gymnasium.envs.mujoco.hopper_v4 import HopperEnv
 from gymnasium.envs.mujoco.walker2d_v4 import Walker2dEnv
 
 DENSITY = 1000.0
-MARGINS_ADDED = (3, 5)
+"""Of every geom, in kg/m³."""
+MARGINS_ADD_UP_SINCE = (3, 5)
+"""The version of MuJoCo."""
 
 
 class Hopper(HopperEnv):
@@ -48,9 +50,9 @@ def as_in_mujoco_2(model: Any, data: Any) -> None:
         across = mass * (3 * radius**2 + length**2) / 12
         # Principal axes are those of the capsule, which lies along the third.
         model.body_mass[body], model.body_inertia[body] = mass, (across, across, mass * radius**2 / 2)
-    if tuple(map(int, mujoco.__version__.split(".")[:2])) >= MARGINS_ADDED:
+    if tuple(map(int, mujoco.__version__.split(".")[:2])) >= MARGINS_ADD_UP_SINCE:
         model.geom_margin[:] /= 2
-    mujoco.mj_setConst(model, data)
+    mujoco.mj_setConst(model, data)  # all but model.stat, which scales the solver's tolerance
 
 
 for environment in (Hopper, Walker2d):

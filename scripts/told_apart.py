@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside_published import RESULTS, TOLD_APART, UNCOUNTED
+from beside_published import RESULTS, TOLD_APART, UNCOUNTED, uniform_curves
 from scipy.stats import mannwhitneyu
 
-from aes_rl.report.load import Array, load
+from aes_rl.report.load import Array
 from aes_rl.report.reference import read_reference
 from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
 from aes_rl.report.tables import markdown_row
@@ -154,18 +154,20 @@ class Line(NamedTuple):
             "other_mean": means[1],
             "inside": inside,
             "higher": f"{self.higher:.2f}",
-            "p": f"{self.p:.3f}",
+            "p": f"{self.p:.3f}" if self.p >= 0.001 else f"{self.p:.1g}",
         }
 
 
 def compare(pairs: Sequence[tuple[str, str]], intervals: list[Interval], folders: list[Path]) -> Iterator[Line]:
     """A line for each interval and pair that both sides of have evaluations in, and one for several together."""
-    curves = [(_curves(first, folders), _curves(second, folders)) for first, second in pairs]
+    curves = [_both(first, second, folders) for first, second in pairs]
     for start, stop in intervals:
         lines = [
             _line(*names, ours, theirs, start, stop)
             for names, (ours, theirs) in zip(pairs, curves, strict=True)
-            if _first(ours, theirs) < stop <= _shared(ours, theirs)[-1]
+            if len(shared := _shared(ours, theirs))
+            and stop <= shared[-1]
+            and ((shared > start) & (shared <= stop)).any()
         ]
         yield from lines
         if len(lines) > 1:
@@ -199,16 +201,34 @@ def _first(ours: Curves, theirs: Curves) -> int:
     return max(int(steps[0]) for steps, _ in ours + theirs)
 
 
-def _curves(names: str, folders: list[Path]) -> Curves:
-    found: Curves = []
-    for name in names.split(","):
-        path = next((folder / name for folder in folders if (folder / name).exists()), Path(name))
-        if path.is_file():
-            published = read_reference(path, "published")
-            found += [(published.steps + UNCOUNTED[published.agent], scores) for scores in published.scores]
-        else:
-            found += [(curve.steps, curve.scores) for curve in load(path).curves if curve.sampler == "uniform"]
-    return found
+def _both(first: str, second: str, folders: list[Path]) -> tuple[Curves, Curves]:
+    """The curves of both sides, which must be of one task and agent."""
+    sides, cells = [], set()
+    for names in (first, second):
+        side: Curves = []
+        for name in names.split(","):
+            path = next((folder / name for folder in folders if (folder / name).exists()), Path(name))
+            found = _published(path) if path.is_file() else _uniform(path)
+            if not found:
+                raise SystemExit(f"{path} has no curves of uniform replay")
+            cells |= set(found)
+            side += [curve for curves in found.values() for curve in curves]
+        sides.append(side)
+    if len(cells) > 1:
+        raise SystemExit(f"{first} and {second} are of different cells: {sorted(cells)}")
+    return sides[0], sides[1]
+
+
+def _published(path: Path) -> dict[tuple[str, str], Curves]:
+    published = read_reference(path, "published")
+    if published.agent not in UNCOUNTED:
+        raise SystemExit(f"{path} is of {published.agent}, whose random steps are not known; known: {list(UNCOUNTED)}")
+    steps = published.steps + UNCOUNTED[published.agent]
+    return {(published.task, published.agent): [(steps, scores) for scores in published.scores]}
+
+
+def _uniform(path: Path) -> dict[tuple[str, str], Curves]:
+    return {cell: [(curve.steps, curve.scores) for curve in curves] for cell, curves in uniform_curves(path).items()}
 
 
 def write(curves: Path) -> None:

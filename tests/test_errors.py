@@ -20,6 +20,7 @@ from aes_rl import (
     configure,
     engines,
 )
+from aes_rl.agents import SAC
 from aes_rl.samplers.registry import rule_for
 from aes_rl.streams import Stream, Streams
 
@@ -56,6 +57,8 @@ BAD_CONFIGURATIONS = [
         r"unknown engine 'jax'; the engines are numba, torch, triton",
     ),
     (lambda: Sampler([Uniform()], capacity=5, engine="numba", device="cuda"), r"runs on the CPU, not on cuda"),
+    (lambda: SAC(squashing_epsilon=-1e-7), r"squashing_epsilon is -1e-07"),
+    (lambda: SAC(policy_regularization=-1.0), r"policy_regularization is -1.0"),
     (lambda: make_replay(seeds=[1, 2]), r"1 samplers and 2 seeds"),
     (lambda: make_replay(observation_size=0), r"observation_size is 0"),
 ]

@@ -150,7 +150,9 @@ def test_settings_are_told_by_the_least_that_differs() -> None:
     theirs = published["PUBLISHED"]["ddpg"]
     assert described(DDPG()) == "as here"
     assert described(DDPG(), "Hopper-v4") == "as here, v4 of the task"
-    assert described(DDPG(), "mujoco2:Hopper-v3") == "as here, v3 of the task in MuJoCo 2.0"
+    assert (
+        described(DDPG(), "mujoco2:Hopper-v3") == "as here, v3 of the task with the masses and contacts of MuJoCo 2.0"
+    )
     assert described(theirs) == "as published"
     assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
     assert described(DDPG(warm_up_steps=25_000)) == "as here"
@@ -166,13 +168,16 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     """Three seeds in one folder and two in another, beside ten published ones that gain a hundred every 5,000 steps."""
     for name, scores in {"some": (150.5, 151.5, 700), "more": (800, 900)}.items():
         curves = {("uniform", seed): np.full(4, score) for seed, score in enumerate(scores)}
+        curves["adaptive", 0] = np.full(4, 1000.0)  # another sampler's do not count
         write_run(tmp_path / name, curves, every=5000)
     theirs = tmp_path / "Hopper-v3_sac.csv"
     rows = [["env_step", *(f"rew:seed_{seed}" for seed in range(10))]]
     rows += [[5000 * n, *(100 * n + seed for seed in range(10))] for n in range(5)]
     theirs.write_text("\n".join(",".join(map(str, row)) for row in rows))
     script = [sys.executable, PROJECT / "scripts" / "told_apart.py", f"{tmp_path / 'some'},{tmp_path / 'more'}", theirs]
-    made = subprocess.run([*script, "0-10000", "0-20000", "0-90000"], capture_output=True, text=True, check=True).stdout
+    made = subprocess.run(
+        [*script, "0-10000", "0-20000", "12000-14000", "0-90000"], capture_output=True, text=True, check=True
+    ).stdout
     # Published steps leave out 10,000 random ones and begin with an agent that has learned nothing, which does not
     # count: at 15,000 and 20,000 here they have 100 and 200 more than at their start, a mean of 150. Of the five one
     # beats one published run, one two and three all ten; two of the five are inside.
@@ -190,6 +195,10 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     *_, line = made.splitlines()
     assert line.startswith("| together |")
     assert line.endswith(f"| {(33 / 50 + 1) / 2:.2f} | {p:.3f} |")
+
+    write_run(tmp_path / "other", {("uniform", 0): np.full(4, 1.0)}, agent="ddpg", every=5000)
+    refused = subprocess.run([*script[:2], tmp_path / "other", theirs], capture_output=True, text=True, check=False)
+    assert refused.stderr.endswith("are of different cells: [('Hopper', 'ddpg'), ('Hopper', 'sac')]\n")
 
 
 def test_what_was_told_apart_is_what_the_curves_say(monkeypatch) -> None:

@@ -198,6 +198,7 @@ def _is_running(process: int) -> bool:
     [
         ("HalfCheeta-v5", "unknown task 'HalfCheeta-v5'"),
         ("nowhere:HalfCheetah-v5", "'nowhere:HalfCheetah-v5' cannot be made: No module named 'nowhere'"),
+        ("gymnasium:HalfCheetah-v99", "unknown task 'gymnasium:HalfCheetah-v99'; there are .*HalfCheetah-v5"),
         ("HalfCheetah-v99", "unknown task 'HalfCheetah-v99'; there are .*HalfCheetah-v5"),
         ("CartPole-v1", r"task 'CartPole-v1' has the action space Discrete\(2\); DDPG and SAC need a vector"),
     ],

@@ -122,8 +122,7 @@ class SACAgent(AbstractAgent):
             blocks.append(self._value.block)
         followed = _BLOCKS["value" if config.value_function else "critic"]
         self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
-        self._critic_blocks = [_BLOCKS["critic"]]
-        self._other_blocks = [number for number in range(len(blocks)) if number not in self._critic_blocks]
+        self._other_blocks = [number for number in range(len(blocks)) if number != _BLOCKS["critic"]]
         # What `descend` climbs on after the critics' step: as a recorded graph it reads these very tensors.
         self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
 
@@ -204,7 +203,7 @@ class SACAgent(AbstractAgent):
         if self._to_climb is None:
             self._optimiser.step()
             return
-        self._optimiser.step(self._critic_blocks)
+        self._optimiser.step([_BLOCKS["critic"]])
         self._climb(*self._to_climb, None)
         self._optimiser.step(self._other_blocks)
 
