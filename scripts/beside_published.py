@@ -10,7 +10,6 @@ import csv
 import json
 import sys
 from collections.abc import Iterable, Iterator
-from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,14 +17,13 @@ from typing import Any, NamedTuple
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from published_settings import PUBLISHED, UNCOUNTED, described, differences
 
 from aes_rl import paper
-from aes_rl.agents import DDPG, SAC
 from aes_rl.report import figures
 from aes_rl.report.load import Array, Curve, load
 from aes_rl.report.reference import read_reference
 from aes_rl.report.tables import markdown_row
-from aes_rl.training import Training
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
@@ -36,39 +34,6 @@ FIGURE = PAGE.parent / "figures" / "published.png"
 DRAWN = range(150_000, 1_000_001, 50_000)
 """Steps in the figure."""
 STEPS = sorted({*range(10_000, 300_001, 10_000), *DRAWN, 930_000})
-DEFAULTS: dict[str, SAC | DDPG] = {
-    "sac": SAC(warm_up_steps=SAC.longest_warm_up),
-    "ddpg": DDPG(warm_up_steps=DDPG.longest_warm_up),
-}
-"""Today's, for a million steps."""
-PUBLISHED: dict[str, SAC | DDPG] = {
-    "sac": SAC(
-        critic_first=True,
-        learning_rate=1e-3,
-        entropy_tuning=False,
-        initial_entropy_coefficient=0.2,
-        squashing_epsilon=float(np.finfo(np.float32).eps),
-        warm_up_steps=10_000,
-    ),
-    "ddpg": DDPG(
-        hidden=(256, 256),
-        critic_action_layer=0,
-        critic_first=True,
-        actor_learning_rate=1e-3,
-        critic_weight_decay=0.0,
-        target_rate=0.005,
-        noise_pull=1.0,
-        noise_scale=0.1,
-        last_layer_bound=0.0625,
-        batch_size=256,
-        warm_up_steps=25_000,
-    ),
-}
-"""The settings of the published runs, as far as they are options here."""
-UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
-"""Random steps before the first update, which the steps of the published curves leave out and ours count."""
-MODULES = {"": "", "mujoco2": " with the masses and contacts of MuJoCo 2.0"}
-"""What is special about a task from elsewhere than Gymnasium."""
 SPAN = 100_000
 """Steps whose evaluations' mean is a final score: ten evaluations here, twenty of the published runs."""
 
@@ -100,7 +65,7 @@ def summarise(directory: Path, target: Path) -> None:
         writer.writerow(["task", "agent", "env_step", "reading", *Range._fields])
         for path in sorted(directory.glob("*.csv")):
             curve = read_reference(path, "published")
-            if curve.task not in paper.TASKS or curve.agent not in DEFAULTS:
+            if curve.task not in paper.TASKS or curve.agent not in PUBLISHED:
                 continue
             for step in STEPS:
                 for reading, scores in _readings(curve.steps + UNCOUNTED[curve.agent], curve.scores, step):
@@ -111,10 +76,7 @@ def summarise(directory: Path, target: Path) -> None:
 def page() -> str:
     """Both tables, as Markdown."""
     published = _summary()
-    as_published = [
-        f"- {agent.upper()}: {_listed(_changes(_options(settings), DEFAULTS[agent]))}."
-        for agent, settings in PUBLISHED.items()
-    ]
+    as_published = [f"- {agent.upper()}: {differences(agent)}." for agent in PUBLISHED]
     lines = [
         "# Uniform replay beside published runs",
         "",
@@ -173,7 +135,7 @@ def _final_lines(published: Summary) -> Iterator[str]:
             scores = _scores(uniform_curves(folder)[task, agent], step, SPAN)
             inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
             config, share = _config(folder), f"{inside} of {len(scores)}"
-            cells = [_described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
+            cells = [described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
             yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -188,7 +150,7 @@ def figure() -> Figure:
     for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
         lines = {"published": [_at(published, task, agent, step, "last_span") for step in DRAWN]}
         for folder in folders:
-            label = _described(_config(folder))
+            label = described(_config(folder))
             if label in lines:
                 raise SystemExit(f"{folder} cannot be drawn: another run of {task} is {label!r} too")
             lines[label] = _ranges_at(DRAWN, uniform_curves(folder)[task, agent], SPAN)
@@ -227,7 +189,7 @@ def _settings_lines(published: Summary) -> Iterator[str]:
             for step in own:
                 (ours,) = _ranges_at([step], uniform_curves(folder)[task, agent])
                 theirs = _at(published, task, agent, step, "at")
-                cells = [_described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
+                cells = [described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -325,48 +287,6 @@ def uniform_curves(folder: Path) -> Uniform:
         if curve.sampler == "uniform":
             found.setdefault((paper.name_of(curve.task), curve.agent), []).append(curve)
     return found
-
-
-def _described(config: dict[str, Any]) -> str:
-    """Options by what differs from the defaults or the published settings, whichever is less; the task if older."""
-    module, _, task = str(config["task"]).rpartition(":")
-    version = task.rpartition("-")[2]
-    older = "" if version == "v5" else f", {version} of the task"
-    return _options_described(config) + older + MODULES.get(module, f" of {module}")
-
-
-def _options_described(config: dict[str, Any]) -> str:
-    agent = str(config["agent"])
-    options = _options(DEFAULTS[agent]) | {"warm_up_steps": None} | config[agent]  # older runs lack newer options
-    if options["warm_up_steps"] is None:
-        options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
-    default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])
-    if not published:
-        return "as published"
-    if len(published) < len(default):
-        return f"as published but {_listed(published)}"
-    return f"as here but {_listed(default)}" if default else "as here"
-
-
-def _changes(options: dict[str, Any], base: SAC | DDPG) -> dict[str, Any]:
-    before = _options(base)
-    return {name: value for name, value in options.items() if value != before[name]}
-
-
-def _options(agent: SAC | DDPG) -> dict[str, Any]:
-    """As a configuration file has them."""
-    options: dict[str, Any] = json.loads(json.dumps(asdict(agent)))
-    return options
-
-
-def _listed(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in changes.items())
-
-
-def _word(value: Any) -> Any:
-    if isinstance(value, bool):
-        return ("off", "on")[value]
-    return f"{value:g}" if isinstance(value, float) else value
 
 
 if __name__ == "__main__":

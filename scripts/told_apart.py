@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside_published import RESULTS, TOLD_APART, UNCOUNTED, uniform_curves
+from beside_published import RESULTS, TOLD_APART, uniform_curves
+from published_settings import UNCOUNTED
 from scipy.stats import mannwhitneyu
 
 from aes_rl.report.load import Array

@@ -1,0 +1,115 @@
+"""The settings of the published runs, as far as they are options here, and how those of other runs differ.
+
+python scripts/published_settings.py AGENT    prints them as options of aes-rl train
+"""
+
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from aes_rl.agents import DDPG, SAC
+from aes_rl.training import Training
+
+DEFAULTS: dict[str, SAC | DDPG] = {
+    "sac": SAC(warm_up_steps=SAC.longest_warm_up),
+    "ddpg": DDPG(warm_up_steps=DDPG.longest_warm_up),
+}
+"""Today's, for a million steps."""
+PUBLISHED: dict[str, SAC | DDPG] = {
+    "sac": SAC(
+        critic_first=True,
+        learning_rate=1e-3,
+        entropy_tuning=False,
+        initial_entropy_coefficient=0.2,
+        squashing_epsilon=float(np.finfo(np.float32).eps),
+        warm_up_steps=10_000,
+    ),
+    "ddpg": DDPG(
+        hidden=(256, 256),
+        critic_action_layer=0,
+        critic_first=True,
+        actor_learning_rate=1e-3,
+        critic_weight_decay=0.0,
+        target_rate=0.005,
+        noise_pull=1.0,
+        noise_scale=0.1,
+        last_layer_bound=0.0625,
+        batch_size=256,
+        warm_up_steps=25_000,
+    ),
+}
+"""By agent."""
+UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
+"""Random steps before the first update, which the steps of the published curves leave out and ours count."""
+MODULES = {"": "", "mujoco2": " with the masses and contacts of MuJoCo 2.0"}
+"""What is special about a task from elsewhere than Gymnasium."""
+
+
+def differences(agent: str) -> str:
+    """How the published settings differ from the defaults, in words."""
+    return _listed(_changes(_options(PUBLISHED[agent]), DEFAULTS[agent]))
+
+
+def as_options(agent: str) -> str:
+    """The published settings of an agent on the command line."""
+    words = ["--agent", agent]
+    for name, value in _changes(_options(PUBLISHED[agent]), type(PUBLISHED[agent])()).items():
+        option = name.replace("_", "-")
+        if isinstance(value, bool):
+            words.append(f"--{agent}.{option}" if value else f"--{agent}.no-{option}")
+        else:
+            words += [f"--{agent}.{option}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(words)
+
+
+def described(config: dict[str, Any]) -> str:
+    """Options by what differs from the defaults or the published settings, whichever is less; the task if older."""
+    module, _, task = str(config["task"]).rpartition(":")
+    version = task.rpartition("-")[2]
+    older = "" if version == "v5" else f", {version} of the task"
+    return _options_described(config) + older + MODULES.get(module, f" of {module}")
+
+
+def _options_described(config: dict[str, Any]) -> str:
+    agent = str(config["agent"])
+    options = _options(DEFAULTS[agent]) | {"warm_up_steps": None} | config[agent]  # older runs lack newer options
+    if options["warm_up_steps"] is None:
+        options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
+    default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])
+    if not published:
+        return "as published"
+    if len(published) < len(default):
+        return f"as published but {_listed(published)}"
+    return f"as here but {_listed(default)}" if default else "as here"
+
+
+def _changes(options: dict[str, Any], base: SAC | DDPG) -> dict[str, Any]:
+    before = _options(base)
+    return {name: value for name, value in options.items() if value != before[name]}
+
+
+def _options(agent: SAC | DDPG) -> dict[str, Any]:
+    """As a configuration file has them."""
+    options: dict[str, Any] = json.loads(json.dumps(asdict(agent)))
+    return options
+
+
+def _listed(changes: dict[str, Any]) -> str:
+    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in changes.items())
+
+
+def _word(value: Any) -> Any:
+    if isinstance(value, bool):
+        return ("off", "on")[value]
+    return f"{value:g}" if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case [agent] if agent in PUBLISHED:
+            print(as_options(agent))
+        case _:
+            raise SystemExit(__doc__)

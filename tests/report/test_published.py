@@ -1,0 +1,148 @@
+"""Uniform replay beside published runs: the page, its figure, and what is told apart."""
+
+import csv
+import importlib
+import json
+import subprocess
+import sys
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tyro
+from scipy.stats import mannwhitneyu
+
+from aes_rl.agents import DDPG
+from aes_rl.report.statistics import pooled_permutation_test
+from aes_rl.training import Training
+from tests.report.conftest import write_run
+
+PROJECT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def scripts(monkeypatch):
+    """Imports a script by its name."""
+    monkeypatch.syspath_prepend(PROJECT / "scripts")
+    return importlib.import_module
+
+
+def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:
+    made = subprocess.run(
+        [sys.executable, PROJECT / "scripts" / "beside_published.py", "--print"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
+
+
+def test_the_figure_beside_published_runs_has_what_was_tried_to_the_end(scripts) -> None:
+    drawing = scripts("beside_published").figure()
+    titles = {axis.get_title() for axis in drawing.axes}
+    assert {"DDPG, HalfCheetah", "DDPG, Hopper", "SAC, Hopper", "SAC, Reacher"} <= titles
+    assert all(len(axis.lines) >= 3 for axis in drawing.axes), "published, the grid's, and what was tried"
+
+
+def test_published_curves_are_summarised(tmp_path) -> None:
+    """Ten seeds that rise by a hundred an evaluation, each by its number higher, 10,000 steps uncounted."""
+    rows = [["env_step", "rew", *(f"rew:seed_{seed}" for seed in range(10))]]
+    rows += [[5000 * n, 0, *(100 * n + seed for seed in range(10))] for n in range(201)]
+    curves, target = tmp_path / "curves", tmp_path / "summary.csv"
+    curves.mkdir()
+    (curves / "Hopper-v3_sac.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
+    subprocess.run([sys.executable, PROJECT / "scripts" / "beside_published.py", curves, target], check=True)
+    with target.open(newline="") as handle:
+        found = {(int(row["env_step"]), row["reading"]): row for row in csv.DictReader(handle)}
+    at, last = found[100_000, "at"], found[1_000_000, "last_span"]
+    assert [float(at[name]) for name in ("seeds", "lowest", "mean", "highest")] == [10, 1800, 1804.5, 1809]
+    assert [float(last[name]) for name in ("lowest", "highest")] == [18850, 18859]
+    assert (100_000, "last_span") not in found, "it begins at 10,000"
+
+
+def test_settings_are_told_by_the_least_that_differs(scripts) -> None:
+    published = scripts("published_settings")
+
+    def described(settings, task="Hopper-v5"):
+        options = json.loads(json.dumps(asdict(settings)))
+        return published.described({"task": task, "agent": "ddpg", "env_steps": 1_000_000, "ddpg": options})
+
+    theirs = published.PUBLISHED["ddpg"]
+    assert described(DDPG()) == "as here"
+    assert described(DDPG(), "Hopper-v4") == "as here, v4 of the task"
+    assert (
+        described(DDPG(), "mujoco2:Hopper-v3") == "as here, v3 of the task with the masses and contacts of MuJoCo 2.0"
+    )
+    assert described(theirs) == "as published"
+    assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
+    assert described(DDPG(warm_up_steps=25_000)) == "as here"
+    assert described(DDPG(warm_up_steps=1000)) == "as here but warm up steps 1000"
+    assert described(replace(theirs, critic_action_layer=1)) == "as published but critic action layer 1"
+    assert described(replace(theirs, critic_first=False)) == "as published but critic first off"
+    older = {name: value for name, value in asdict(theirs).items() if name != "critic_action_layer"}
+    config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": json.loads(json.dumps(older))}
+    assert published.described(config) == "as published but critic action layer 1"
+
+
+@pytest.mark.parametrize("agent", ["sac", "ddpg"])
+def test_the_published_settings_as_options_are_these_settings(agent, scripts) -> None:
+    script = [sys.executable, PROJECT / "scripts" / "published_settings.py"]
+    words = subprocess.run([*script, agent], capture_output=True, text=True, check=True).stdout.split()
+    config = tyro.cli(Training, args=words)
+    assert config.agent == agent
+    settings = scripts("published_settings").PUBLISHED[agent]
+    assert getattr(config, agent) == settings
+    assert settings.warm_up_steps is not None
+
+
+def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
+    """Three seeds in one folder and two in another, beside ten published ones that gain a hundred every 5,000 steps."""
+    for name, scores in {"some": (150.5, 151.5, 700), "more": (800, 900)}.items():
+        curves = {("uniform", seed): np.full(4, score) for seed, score in enumerate(scores)}
+        curves["adaptive", 0] = np.full(4, 1000.0)  # another sampler's do not count
+        write_run(tmp_path / name, curves, every=5000)
+    theirs = tmp_path / "Hopper-v3_sac.csv"
+    rows = [["env_step", *(f"rew:seed_{seed}" for seed in range(10))]]
+    rows += [[5000 * n, *(100 * n + seed for seed in range(10))] for n in range(5)]
+    theirs.write_text("\n".join(",".join(map(str, row)) for row in rows))
+    script = [sys.executable, PROJECT / "scripts" / "told_apart.py", f"{tmp_path / 'some'},{tmp_path / 'more'}", theirs]
+    made = subprocess.run(
+        [*script, "0-10000", "0-20000", "12000-14000", "0-90000"], capture_output=True, text=True, check=True
+    ).stdout
+    # Published steps leave out 10,000 random ones and begin with an agent that has learned nothing, which does not
+    # count: at 15,000 and 20,000 here they have 100 and 200 more than at their start, a mean of 150. Of the five one
+    # beats one published run, one two and three all ten; two of the five are inside.
+    p = mannwhitneyu([0.5, 1.5, 10, 11, 12], range(10)).pvalue
+    *_, line = made.splitlines()
+    assert line.endswith(f"| 10000 | 20000 | 5 | 540.4 | 10 | 154.5 | 2 | {33 / 50:.2f} | {p:.3f} |")
+    assert made.count("\n") == 3, "the other intervals have steps that one of them has not"
+
+    made = subprocess.run(
+        [*script, tmp_path / "more", theirs, "0-20000"], capture_output=True, text=True, check=True
+    ).stdout
+    p = pooled_permutation_test(
+        [(np.array([0.5, 1.5, 10, 11, 12]), np.arange(10)), (np.array([10, 11]), np.arange(10))]
+    )
+    *_, line = made.splitlines()
+    assert line.startswith("| together |")
+    assert line.endswith(f"| {(33 / 50 + 1) / 2:.2f} | {p:.3f} |")
+
+    write_run(tmp_path / "other", {("uniform", 0): np.full(4, 1.0)}, agent="ddpg", every=5000)
+    refused = subprocess.run([*script[:2], tmp_path / "other", theirs], capture_output=True, text=True, check=False)
+    assert refused.stderr.endswith("are of different cells: [('Hopper', 'ddpg'), ('Hopper', 'sac')]\n")
+
+
+def test_what_was_told_apart_is_what_the_curves_say(scripts) -> None:
+    """Of the comparisons among our own runs, whose curves are here; those with published curves need these."""
+    script = scripts("told_apart")
+    with (PROJECT / "results" / "told_apart.csv").open(newline="") as handle:
+        written = [row for row in csv.DictReader(handle) if "/" in row["second"]]
+    assert len(written) > 10
+    again = [
+        {"cell": cell, **{name: str(value) for name, value in line.words().items()}}
+        for cell, first, second, intervals in script.COMPARISONS
+        if not second.endswith(".csv")
+        for line in script.compare([(first, second)], intervals, [PROJECT / "results"])
+    ]
+    assert again == written
