@@ -35,6 +35,8 @@ TENTHS: list[Interval] = [(start, start + 100_000) for start in range(0, 1_000_0
 HALVES: list[Interval] = [(0, 500_000), (500_000, 1_000_000)]
 ALL: list[Interval] = [(0, 1_000_000)]
 END = TENTHS[-1:]
+BEHIND: list[Interval] = [(0, 300_000), (100_000, 300_000)]
+"""Where DDPG on Hopper was seen to be behind, before the run with other masses was made."""
 
 COMPARISONS: list[tuple[str, str, str, list[Interval]]] = [
     ("SAC, HalfCheetah", "grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
@@ -111,6 +113,20 @@ COMPARISONS: list[tuple[str, str, str, list[Interval]]] = [
         "unfinished/ddpg-hopper-v4-published-mujoco-3.4",
         "settings/ddpg-hopper-v4-published-critic-first",
         HALVES[:1],
+    ),
+    ("DDPG, Hopper", "settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", BEHIND),
+    ("DDPG, Hopper", "settings/ddpg-hopper-mujoco2-published-cpu", "Hopper-v3_ddpg.csv", BEHIND),
+    (
+        "DDPG, Hopper",
+        "settings/ddpg-hopper-mujoco2-published-cpu",
+        "settings/ddpg-hopper-v4-published-critic-first",
+        BEHIND,
+    ),
+    (
+        "DDPG, Hopper",
+        "settings/ddpg-hopper-mujoco2-published-cpu",
+        "unfinished/ddpg-hopper-v4-published-mujoco-3.4",
+        BEHIND,
     ),
 ]
 """By cell: which runs, beside which, over which steps."""
