@@ -48,7 +48,7 @@ class Range(NamedTuple):
 
     def __str__(self) -> str:
         digits = 1 if max(abs(self.lowest), abs(self.highest)) < 20 else 0
-        lowest, mean, highest = (f"{score:,.{digits}f}".replace("-", "−") for score in self[1:])
+        lowest, mean, highest = (_number(score, digits) for score in self[1:])
         return mean if self.seeds == 1 else f"{lowest} to {highest} (mean {mean})"
 
 
@@ -197,16 +197,15 @@ def _told_lines() -> Iterator[str]:
     with TOLD_APART.open(newline="") as file:
         for row in csv.DictReader(file):
             names = [f"`{row[name]}`" if "/" in row[name] else row[name] for name in ("first", "second")]
-            means = [_score(row[name]) for name in ("mean", "other_mean")]
+            means = [row[name] and _number(float(row[name]), 2) for name in ("mean", "other_mean")]
             inside = row["seeds"] and f"{row['inside']} of {row['seeds']}"
             steps = f"{int(row['start']):,} to {int(row['stop']):,}"
             yield markdown_row([row["cell"], *names, steps, *means, inside, row["higher"], row["p"]])
 
 
-def _score(text: str) -> str:
-    """A mean as the file has it, or nothing."""
-    digits = 2 if text and abs(float(text)) < 20 else 0
-    return text and f"{float(text):,.{digits}f}".replace("-", "−")
+def _number(score: float, digits: int) -> str:
+    """With so many digits behind the point where it is small, else with none."""
+    return f"{score:,.{digits if abs(score) < 20 else 0}f}".replace("-", "−")
 
 
 def _tried() -> dict[tuple[str, str], list[Path]]:

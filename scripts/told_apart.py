@@ -38,98 +38,63 @@ END = TENTHS[-1:]
 BEHIND: list[Interval] = [(0, 300_000), (100_000, 300_000)]
 """Where DDPG on Hopper was seen to be behind, before the run with other masses was made."""
 
-COMPARISONS: list[tuple[str, str, str, list[Interval]]] = [
-    ("SAC, HalfCheetah", "grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
-    ("SAC, HalfCheetah", "warm-up/halfcheetah-all", "HalfCheetah-v3_sac.csv", [(0, 120_000)]),
-    ("SAC, Hopper", "grid/hopper-sac", "Hopper-v3_sac.csv", HALVES + END),
-    ("SAC, Hopper", "settings/sac-hopper-published", "Hopper-v3_sac.csv", [*HALVES, *END, (600_000, 900_000)]),
+COMPARISONS: list[tuple[str, str, list[Interval]]] = [
+    ("grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
+    ("warm-up/halfcheetah-all", "HalfCheetah-v3_sac.csv", [(0, 120_000)]),
+    ("grid/hopper-sac", "Hopper-v3_sac.csv", HALVES + END),
+    ("settings/sac-hopper-published", "Hopper-v3_sac.csv", [*HALVES, *END, (600_000, 900_000)]),
+    ("unfinished/sac-hopper-v4-published-mujoco-3.4", "Hopper-v3_sac.csv", [(0, 500_000), (300_000, 560_000)]),
     (
-        "SAC, Hopper",
-        "unfinished/sac-hopper-v4-published-mujoco-3.4",
-        "Hopper-v3_sac.csv",
-        [(0, 500_000), (300_000, 560_000)],
-    ),
-    (
-        "SAC, Hopper",
         "unfinished/sac-hopper-v4-published-mujoco-3.4",
         "settings/sac-hopper-published",
         [(0, 500_000), (300_000, 560_000)],
     ),
-    ("SAC, Walker2d", "grid/walker2d-sac", "Walker2d-v3_sac.csv", HALVES + END),
-    ("SAC, Walker2d", "settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", HALVES + END),
-    ("SAC, Walker2d", "settings/sac-walker2d-v4-published", "grid/walker2d-sac", HALVES + END),
+    ("grid/walker2d-sac", "Walker2d-v3_sac.csv", HALVES + END),
+    ("settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", HALVES + END),
+    ("settings/sac-walker2d-v4-published", "grid/walker2d-sac", HALVES + END),
+    ("unfinished/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", [(0, 500_000), (500_000, 620_000)]),
+    ("unfinished/sac-walker2d-v4-published", "grid/walker2d-sac", [(0, 500_000)]),
+    ("unfinished/sac-walker2d-published", "Walker2d-v3_sac.csv", [(0, 270_000)]),
+    ("unfinished/sac-walker2d-published", "unfinished/sac-walker2d-v4-published", [(0, 270_000)]),
+    ("grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
+    ("settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
+    ("grid/inverteddoublependulum-sac", "InvertedDoublePendulum-v2_sac.csv", [(100_000, 300_000), (200_000, 300_000)]),
     (
-        "SAC, Walker2d",
-        "unfinished/sac-walker2d-v4-published",
-        "Walker2d-v3_sac.csv",
-        [(0, 500_000), (500_000, 620_000)],
-    ),
-    ("SAC, Walker2d", "unfinished/sac-walker2d-v4-published", "grid/walker2d-sac", [(0, 500_000)]),
-    ("SAC, Walker2d", "unfinished/sac-walker2d-published", "Walker2d-v3_sac.csv", [(0, 270_000)]),
-    ("SAC, Walker2d", "unfinished/sac-walker2d-published", "unfinished/sac-walker2d-v4-published", [(0, 270_000)]),
-    ("SAC, Reacher", "grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
-    ("SAC, Reacher", "settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
-    (
-        "SAC, InvertedDoublePendulum",
-        "grid/inverteddoublependulum-sac",
-        "InvertedDoublePendulum-v2_sac.csv",
-        [(100_000, 300_000), (200_000, 300_000)],
-    ),
-    (
-        "SAC, InvertedDoublePendulum",
         "settings/sac-inverteddoublependulum-published",
         "InvertedDoublePendulum-v2_sac.csv",
         [(100_000, 300_000), (200_000, 300_000)],
     ),
-    ("DDPG, HalfCheetah", "grid/halfcheetah-ddpg", "HalfCheetah-v3_ddpg.csv", HALVES + END),
-    ("DDPG, HalfCheetah", "settings/ddpg-halfcheetah-published", "HalfCheetah-v3_ddpg.csv", HALVES + END),
-    ("DDPG, HalfCheetah", "settings/ddpg-halfcheetah-published-action-first", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    ("grid/halfcheetah-ddpg", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    ("settings/ddpg-halfcheetah-published", "HalfCheetah-v3_ddpg.csv", HALVES + END),
+    ("settings/ddpg-halfcheetah-published-action-first", "HalfCheetah-v3_ddpg.csv", HALVES + END),
     (
-        "DDPG, HalfCheetah",
         "settings/ddpg-halfcheetah-published-action-first",
         "settings/ddpg-halfcheetah-published",
         [(35_000, 60_000), *HALVES, *END],
     ),
     (
-        "DDPG, HalfCheetah",
         "settings/ddpg-halfcheetah-published-action-first-cpu",
         "settings/ddpg-halfcheetah-published-action-later-cpu",
         [(35_000, 60_000)],
     ),
     (
-        "DDPG, HalfCheetah",
         "settings/ddpg-halfcheetah-published-critic-first",
         "settings/ddpg-halfcheetah-published-action-first",
         [(35_000, 130_000)],
     ),
-    ("DDPG, Hopper", "grid/hopper-ddpg", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("DDPG, Hopper", "settings/ddpg-hopper-published", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("DDPG, Hopper", "settings/ddpg-hopper-published-action-first", "settings/ddpg-hopper-published", HALVES + END),
-    ("DDPG, Hopper", "settings/ddpg-hopper-published-action-first", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("DDPG, Hopper", "settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("DDPG, Hopper", "unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", HALVES[:1]),
-    (
-        "DDPG, Hopper",
-        "unfinished/ddpg-hopper-v4-published-mujoco-3.4",
-        "settings/ddpg-hopper-v4-published-critic-first",
-        HALVES[:1],
-    ),
-    ("DDPG, Hopper", "settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", BEHIND),
-    ("DDPG, Hopper", "settings/ddpg-hopper-mujoco2-published-cpu", "Hopper-v3_ddpg.csv", BEHIND),
-    (
-        "DDPG, Hopper",
-        "settings/ddpg-hopper-mujoco2-published-cpu",
-        "settings/ddpg-hopper-v4-published-critic-first",
-        BEHIND,
-    ),
-    (
-        "DDPG, Hopper",
-        "settings/ddpg-hopper-mujoco2-published-cpu",
-        "unfinished/ddpg-hopper-v4-published-mujoco-3.4",
-        BEHIND,
-    ),
+    ("grid/hopper-ddpg", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("settings/ddpg-hopper-published", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("settings/ddpg-hopper-published-action-first", "settings/ddpg-hopper-published", HALVES + END),
+    ("settings/ddpg-hopper-published-action-first", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", HALVES + END),
+    ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", HALVES[:1]),
+    ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "settings/ddpg-hopper-v4-published-critic-first", HALVES[:1]),
+    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", BEHIND),
+    ("settings/ddpg-hopper-mujoco2-published-cpu", "Hopper-v3_ddpg.csv", BEHIND),
+    ("settings/ddpg-hopper-mujoco2-published-cpu", "settings/ddpg-hopper-v4-published-critic-first", BEHIND),
+    ("settings/ddpg-hopper-mujoco2-published-cpu", "unfinished/ddpg-hopper-v4-published-mujoco-3.4", BEHIND),
 ]
-"""By cell: which runs, beside which, over which steps."""
+"""Which runs, beside which, over which steps."""
 
 LIGHTER_THEN = [
     ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv"),
@@ -145,6 +110,8 @@ Curves = list[tuple[Array, Array]]
 class Line(NamedTuple):
     """One comparison over one interval of steps."""
 
+    cell: str
+    """Its agent and task."""
     first: str
     second: str
     start: int
@@ -161,6 +128,7 @@ class Line(NamedTuple):
         means = [f"{side.mean():.5g}" if len(side) else "" for side in (self.own, self.other)]
         inside = ((self.own >= self.other.min()) & (self.own <= self.other.max())).sum() if len(self.own) else ""
         return {
+            "cell": self.cell,
             "first": self.first,
             "second": self.second,
             "start": self.start,
@@ -177,32 +145,29 @@ class Line(NamedTuple):
 
 def compare(pairs: Sequence[tuple[str, str]], intervals: list[Interval], folders: list[Path]) -> Iterator[Line]:
     """A line for each interval and pair that both sides of have evaluations in, and one for several together."""
-    curves = [_both(first, second, folders) for first, second in pairs]
-    for start, stop in intervals:
-        lines = [
-            _line(*names, ours, theirs, start, stop)
-            for names, (ours, theirs) in zip(pairs, curves, strict=True)
-            if len(shared := _shared(ours, theirs))
-            and stop <= shared[-1]
-            and ((shared > start) & (shared <= stop)).any()
-        ]
+    both = [(first, second, *_both(first, second, folders)) for first, second in pairs]
+    for interval in intervals:
+        lines = [line for one in both if (line := _line(*one, *interval))]
         yield from lines
         if len(lines) > 1:
+            cells = "; ".join(line.cell for line in lines)
             higher = float(np.mean([line.higher for line in lines]))
             p = pooled_permutation_test([(line.own, line.other) for line in lines])
             nobody: Array = np.zeros(0)
-            yield Line("together", "", start, stop, nobody, nobody, higher, p)
+            yield Line(cells, "together", "", *interval, nobody, nobody, higher, p)
 
 
-def _line(first: str, second: str, ours: Curves, theirs: Curves, start: int, stop: int) -> Line:
+def _line(first: str, second: str, cell: str, ours: Curves, theirs: Curves, start: int, stop: int) -> Line | None:
     shared = _shared(ours, theirs)
     within = shared[(shared > start) & (shared <= stop)]
+    if len(within) == 0 or stop > shared[-1]:
+        return None
     own, other = (
         np.array([scores[np.isin(steps, within)].mean() for steps, scores in side]) for side in (ours, theirs)
     )
     higher = probability_of_improvement(own[:, None], other[:, None])
     begin = max(start, _first(ours, theirs))
-    return Line(first, second, begin, stop, own, other, higher, float(mannwhitneyu(own, other).pvalue))
+    return Line(cell, first, second, begin, stop, own, other, higher, float(mannwhitneyu(own, other).pvalue))
 
 
 def _shared(ours: Curves, theirs: Curves) -> Array:
@@ -218,8 +183,8 @@ def _first(ours: Curves, theirs: Curves) -> int:
     return max(int(steps[0]) for steps, _ in ours + theirs)
 
 
-def _both(first: str, second: str, folders: list[Path]) -> tuple[Curves, Curves]:
-    """The curves of both sides, which must be of one task and agent."""
+def _both(first: str, second: str, folders: list[Path]) -> tuple[str, Curves, Curves]:
+    """Agent and task, which must be one, and the curves of both sides."""
     sides, cells = [], set()
     for names in (first, second):
         side: Curves = []
@@ -233,7 +198,8 @@ def _both(first: str, second: str, folders: list[Path]) -> tuple[Curves, Curves]
         sides.append(side)
     if len(cells) > 1:
         raise SystemExit(f"{first} and {second} are of different cells: {sorted(cells)}")
-    return sides[0], sides[1]
+    ((task, agent),) = cells
+    return f"{agent.upper()}, {task}", sides[0], sides[1]
 
 
 def _published(path: Path) -> dict[tuple[str, str], Curves]:
@@ -251,14 +217,9 @@ def _uniform(path: Path) -> dict[tuple[str, str], Curves]:
 def write(curves: Path) -> None:
     """Make every comparison."""
     folders = [RESULTS, curves]
-    made = [
-        (cell, line)
-        for cell, first, second, intervals in COMPARISONS
-        for line in compare([(first, second)], intervals, folders)
-    ]
-    lighter = "Hopper and Walker2d, published settings"
-    made += [(lighter, line) for line in compare(LIGHTER_THEN, HALVES + ALL, folders) if line.first == "together"]
-    rows = [{"cell": cell, **line.words()} for cell, line in made]
+    made = [line for first, second, intervals in COMPARISONS for line in compare([(first, second)], intervals, folders)]
+    made += [line for line in compare(LIGHTER_THEN, HALVES + ALL, folders) if line.first == "together"]
+    rows = [line.words() for line in made]
     for row in rows:
         row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])
     with TOLD_APART.open("w", newline="") as file:

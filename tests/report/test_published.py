@@ -125,7 +125,7 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
         [(np.array([0.5, 1.5, 10, 11, 12]), np.arange(10)), (np.array([10, 11]), np.arange(10))]
     )
     *_, line = made.splitlines()
-    assert line.startswith("| together |")
+    assert line.startswith("| SAC, Hopper; SAC, Hopper | together |")
     assert line.endswith(f"| {(33 / 50 + 1) / 2:.2f} | {p:.3f} |")
 
     write_run(tmp_path / "other", {("uniform", 0): np.full(4, 1.0)}, agent="ddpg", every=5000)
@@ -140,8 +140,8 @@ def test_what_was_told_apart_is_what_the_curves_say(scripts) -> None:
         written = [row for row in csv.DictReader(handle) if "/" in row["second"]]
     assert len(written) > 10
     again = [
-        {"cell": cell, **{name: str(value) for name, value in line.words().items()}}
-        for cell, first, second, intervals in script.COMPARISONS
+        {name: str(value) for name, value in line.words().items()}
+        for first, second, intervals in script.COMPARISONS
         if not second.endswith(".csv")
         for line in script.compare([(first, second)], intervals, [PROJECT / "results"])
     ]
