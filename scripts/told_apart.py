@@ -237,10 +237,10 @@ def main(words: list[str]) -> None:
     elif paths and len(paths) % 2 == 0:
         pairs = list(zip(paths[::2], paths[1::2], strict=True))
         for number, line in enumerate(compare(pairs, asked or TENTHS + HALVES + ALL, [])):
-            cells = line.words()
+            row = line.words()
             if number == 0:
-                print(markdown_row(list(cells)), markdown_row(["---"] * len(cells)), sep="\n")
-            print(markdown_row([str(cell) for cell in cells.values()]))
+                print(markdown_row(list(row)), markdown_row(["---"] * len(row)), sep="\n")
+            print(markdown_row([str(value) for value in row.values()]))
     else:
         raise SystemExit(__doc__)
 
