@@ -44,7 +44,11 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 """By agent."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update, which the steps of the published curves leave out and ours count."""
-MODULES = {"": "", "mujoco2": " with the masses and contacts of MuJoCo 2.0"}
+MODULES = {
+    "": "",
+    "mujoco2": " with the masses and contacts of MuJoCo 2.0",
+    "time_limits": " without discount at time limits",
+}
 """What is special about a task from elsewhere than Gymnasium."""
 
 

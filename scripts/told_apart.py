@@ -37,10 +37,15 @@ ALL: list[Interval] = [(0, 1_000_000)]
 END = TENTHS[-1:]
 BEHIND: list[Interval] = [(0, 300_000), (100_000, 300_000)]
 """Where DDPG on Hopper was seen to be behind, before the run with other masses was made."""
+EARLY: list[Interval] = [(0, 400_000)]
+"""As far as all runs with the robots of MuJoCo 2.0 went."""
+LIGHT_WALKERS = "unfinished/sac-walker2d-mujoco2-published,unfinished/sac-walker2d-mujoco2-published-tf32"
 
 COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ("grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
     ("warm-up/halfcheetah-all", "HalfCheetah-v3_sac.csv", [(0, 120_000)]),
+    ("unfinished/sac-halfcheetah-published", "HalfCheetah-v3_sac.csv", [(0, 500_000), (500_000, 650_000)]),
+    ("unfinished/sac-halfcheetah-published", "grid/halfcheetah-sac", [(0, 500_000), (500_000, 650_000)]),
     ("grid/hopper-sac", "Hopper-v3_sac.csv", HALVES + END),
     ("settings/sac-hopper-published", "Hopper-v3_sac.csv", [*HALVES, *END, (600_000, 900_000)]),
     ("unfinished/sac-hopper-v4-published-mujoco-3.4", "Hopper-v3_sac.csv", [(0, 500_000), (300_000, 560_000)]),
@@ -49,6 +54,9 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
         "settings/sac-hopper-published",
         [(0, 500_000), (300_000, 560_000)],
     ),
+    ("unfinished/sac-hopper-mujoco2-published", "Hopper-v3_sac.csv", [*EARLY, (300_000, 460_000)]),
+    ("unfinished/sac-hopper-mujoco2-published", "settings/sac-hopper-published", [*EARLY, (300_000, 460_000)]),
+    ("unfinished/sac-hopper-mujoco2-published", "unfinished/sac-hopper-v4-published-mujoco-3.4", EARLY),
     ("grid/walker2d-sac", "Walker2d-v3_sac.csv", HALVES + END),
     ("settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", HALVES + END),
     ("settings/sac-walker2d-v4-published", "grid/walker2d-sac", HALVES + END),
@@ -56,6 +64,19 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ("unfinished/sac-walker2d-v4-published", "grid/walker2d-sac", [(0, 500_000)]),
     ("unfinished/sac-walker2d-published", "Walker2d-v3_sac.csv", [(0, 270_000)]),
     ("unfinished/sac-walker2d-published", "unfinished/sac-walker2d-v4-published", [(0, 270_000)]),
+    (LIGHT_WALKERS, "Walker2d-v3_sac.csv", [*EARLY, (300_000, 460_000)]),
+    (LIGHT_WALKERS, "unfinished/sac-walker2d-v4-published", EARLY),
+    (
+        "unfinished/sac-walker2d-mujoco2-published-tf32",
+        "Walker2d-v3_sac.csv",
+        [(0, 500_000), (400_000, 500_000), (500_000, 610_000)],
+    ),
+    ("unfinished/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", [(400_000, 500_000), (500_000, 610_000)]),
+    (
+        "unfinished/sac-walker2d-mujoco2-published-tf32",
+        "unfinished/sac-walker2d-v4-published",
+        [(0, 500_000), (500_000, 610_000)],
+    ),
     ("grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
     ("settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
     ("grid/inverteddoublependulum-sac", "InvertedDoublePendulum-v2_sac.csv", [(100_000, 300_000), (200_000, 300_000)]),
@@ -90,18 +111,38 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", HALVES[:1]),
     ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "settings/ddpg-hopper-v4-published-critic-first", HALVES[:1]),
     ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", BEHIND),
+    ("unfinished/ddpg-hopper-mujoco2-published", "Hopper-v3_ddpg.csv", [*EARLY, *BEHIND]),
+    ("unfinished/ddpg-hopper-mujoco2-published", "settings/ddpg-hopper-v4-published-critic-first", [*EARLY, *BEHIND]),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "Hopper-v3_ddpg.csv", BEHIND),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "settings/ddpg-hopper-v4-published-critic-first", BEHIND),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "unfinished/ddpg-hopper-v4-published-mujoco-3.4", BEHIND),
 ]
 """Which runs, beside which, over which steps."""
 
-LIGHTER_THEN = [
-    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv"),
-    ("settings/sac-hopper-published", "Hopper-v3_sac.csv"),
-    ("settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv"),
+PUBLISHED = ["Hopper-v3_ddpg.csv", "Hopper-v3_sac.csv", "Walker2d-v3_sac.csv"]
+"""Of robots that were lighter when these curves were made."""
+TODAY = [
+    "settings/ddpg-hopper-v4-published-critic-first",
+    "settings/sac-hopper-published",
+    "settings/sac-walker2d-v4-published",
 ]
-"""Published settings, a million steps, and robots that were lighter when the published runs were made."""
+TODAY_EARLY = [*TODAY[:2], "unfinished/sac-walker2d-v4-published"]
+"""With more seeds."""
+LIGHT = [
+    "unfinished/ddpg-hopper-mujoco2-published",
+    "unfinished/sac-hopper-mujoco2-published",
+    LIGHT_WALKERS,
+]
+CHEETAHS = ["settings/ddpg-halfcheetah-published-action-first", "unfinished/sac-halfcheetah-published"]
+CHEETAHS_PUBLISHED = ["HalfCheetah-v3_ddpg.csv", "HalfCheetah-v3_sac.csv"]
+TOGETHER: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
+    ("today's robots", TODAY, "published", PUBLISHED, HALVES + ALL),
+    ("today's robots", TODAY_EARLY, "published", PUBLISHED, EARLY),
+    ("robots of MuJoCo 2.0", LIGHT, "published", PUBLISHED, EARLY),
+    ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY_EARLY, EARLY),
+    ("robots of MuJoCo 2.0", LIGHT + CHEETAHS, "published", PUBLISHED + CHEETAHS_PUBLISHED, EARLY),
+]
+"""Cells with the published settings taken together: their names, and over which steps."""
 
 Curves = list[tuple[Array, Array]]
 """Steps and scores of each seed."""
@@ -155,6 +196,15 @@ def compare(pairs: Sequence[tuple[str, str]], intervals: list[Interval], folders
             p = pooled_permutation_test([(line.own, line.other) for line in lines])
             nobody: Array = np.zeros(0)
             yield Line(cells, "together", "", *interval, nobody, nobody, higher, p)
+
+
+def together(
+    first: str, runs: list[str], second: str, others: list[str], intervals: list[Interval], folders: list[Path]
+) -> Iterator[Line]:
+    """The line for several cells, under a name for either side."""
+    for line in compare(list(zip(runs, others, strict=True)), intervals, folders):
+        if line.first == "together":
+            yield line._replace(first=f"together, {first}", second=second)
 
 
 def _line(first: str, second: str, cell: str, ours: Curves, theirs: Curves, start: int, stop: int) -> Line | None:
@@ -218,7 +268,7 @@ def write(curves: Path) -> None:
     """Make every comparison."""
     folders = [RESULTS, curves]
     made = [line for first, second, intervals in COMPARISONS for line in compare([(first, second)], intervals, folders)]
-    made += [line for line in compare(LIGHTER_THEN, HALVES + ALL, folders) if line.first == "together"]
+    made += [line for group in TOGETHER for line in together(*group, folders)]
     rows = [line.words() for line in made]
     for row in rows:
         row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])

@@ -36,8 +36,9 @@ class Group:
             board.next_observation[member] = observation
             board.reward[member] = reward
             board.terminated[member] = terminated
-            board.ended[member] = terminated or truncated
-            if terminated or truncated:
+            ended = bool(terminated or truncated)
+            board.ended[member] = ended
+            if ended:
                 board.episode_return[member] = self._returns[position]
                 self._returns[position] = 0.0
                 observation, _ = environment.reset()

@@ -1,0 +1,56 @@
+"""Catches tasks without discount at time limits that discount there, or anywhere not."""
+
+import sys
+from pathlib import Path
+
+import gymnasium
+import numpy as np
+import pytest
+
+from aes_rl.agents import DDPG, SAC
+from aes_rl.training.environments import Environments
+
+SCRIPTS = Path(__file__).parents[2] / "scripts"
+
+
+@pytest.fixture
+def registry(monkeypatch):
+    """As it was before, afterwards."""
+    monkeypatch.syspath_prepend(SCRIPTS)
+    before = dict(gymnasium.registry)
+    yield
+    gymnasium.registry.update(before)
+    sys.modules.pop("time_limits", None)
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_what_follows_a_time_limit_counts_in_full() -> None:
+    """Reacher's is 50 steps: there a target is r + V, which is r + discount (1 − terminated) V everywhere."""
+    environments = Environments("time_limits:Reacher-v4", [1, 2], workers=0)
+    counted, ended = [], []
+    for _ in range(101):
+        environments.send(np.zeros(environments.board.action.shape, np.float32))
+        board = environments.receive()
+        counted.append(SAC().discount * (1 - board.terminated))
+        ended.append(board.ended.copy())
+    environments.close()
+    expected = np.full((101, 2), SAC().discount)
+    expected[[49, 99]] = 1
+    np.testing.assert_allclose(counted, expected, rtol=1e-6)
+    np.testing.assert_array_equal(ended, expected == 1)
+    assert DDPG().discount == SAC().discount
+
+
+@pytest.mark.usefixtures("registry")
+@pytest.mark.filterwarnings("ignore:.*out of date")
+def test_nothing_follows_an_end() -> None:
+    """A hopper that is left to itself falls long before its time limit."""
+    environments = Environments("time_limits:Hopper-v4", [1], workers=0)
+    for _ in range(1000):
+        environments.send(np.zeros(environments.board.action.shape, np.float32))
+        board = environments.receive()
+        if board.ended[0]:
+            break
+    environments.close()
+    assert board.terminated[0] == 1
