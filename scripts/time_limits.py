@@ -13,7 +13,7 @@ from gymnasium.envs.registration import WrapperSpec
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Reacher-v4", "Walker2d-v4")
 DISCOUNT = 0.99
-"""Of every agent here."""
+"""The default of every agent here."""
 
 
 class Undiscounted(gymnasium.Wrapper[Any, Any, Any, Any]):
