@@ -82,6 +82,8 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ),
     ("grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
     ("settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
+    ("settings/sac-reacher-undiscounted-cpu", "Reacher-v2_sac.csv", [(50_000, 100_000)]),
+    ("settings/sac-reacher-undiscounted-cpu", "settings/sac-reacher-v4-published", [(50_000, 100_000)]),
     ("grid/inverteddoublependulum-sac", "InvertedDoublePendulum-v2_sac.csv", [(100_000, 300_000), (200_000, 300_000)]),
     (
         "settings/sac-inverteddoublependulum-published",
