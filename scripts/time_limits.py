@@ -1,8 +1,9 @@
-"""Tasks at whose time limit the value of what follows counts in full, as it did in published runs.
+"""Tasks at whose time limit the value of what follows counts in full, as in the code behind published runs.
 
 PYTHONPATH=scripts aes-rl train RUN --task time_limits:Reacher-v4 …
 
-Everywhere else here it is discounted like any other (docs/results/deviations.md says what these tasks are for).
+Everywhere else here it is discounted like any other (docs/results/deviations.md says what these tasks are for). With
+another discount than the default they are something else.
 """
 
 from dataclasses import replace

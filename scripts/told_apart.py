@@ -1,4 +1,4 @@
-"""Are the scores of two sets of runs told apart? Every p in docs/results/deviations.md is from here.
+"""Are the scores of two sets of runs told apart? In docs/results/deviations.md p is from here, or it is said from what.
 
 python scripts/told_apart.py FIRST SECOND [FIRST SECOND ...] [START-END ...]   prints a table
 python scripts/told_apart.py CURVES                                            writes results/told_apart.csv

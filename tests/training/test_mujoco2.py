@@ -11,17 +11,11 @@ import mujoco
 import numpy as np
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
 DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "actuator_acc0", "qpos0")
 
 
 pytestmark = pytest.mark.usefixtures("scripts")
 both = pytest.mark.parametrize("task", ["Hopper", "Walker2d"])
-
-
-@pytest.fixture
-def scripts(monkeypatch):
-    monkeypatch.syspath_prepend(SCRIPTS)
 
 
 def environment_of(task):
@@ -78,9 +72,9 @@ def test_contacts_begin_a_millimetre_away(gap, touches) -> None:
     assert (environment.data.ncon > 0) == touches
 
 
-def test_they_are_trained_on_by_name(tmp_path, monkeypatch) -> None:
+def test_they_are_trained_on_by_name(tmp_path, monkeypatch, scripts) -> None:
     """By processes of their own too, which look the name up again."""
-    monkeypatch.setenv("PYTHONPATH", str(SCRIPTS))
+    monkeypatch.setenv("PYTHONPATH", str(scripts))
     sizes = {"env-steps": 300, "ddpg.warm-up-steps": 200, "workers": 2, "evaluation-workers": 1}
     sizes |= {"evaluate-every": 300, "evaluation-episodes": 1}
     options = ["--task", "mujoco2:Hopper-v3", "--agent", "ddpg", "--samplers", "uniform", "--seeds", "2", "20"]

@@ -1,30 +1,14 @@
 """Catches tasks without discount at time limits that discount there, or anywhere not."""
 
-import sys
-from pathlib import Path
-
-import gymnasium
 import numpy as np
 import pytest
 
 from aes_rl.agents import DDPG, SAC
 from aes_rl.training.environments import Environments
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+pytestmark = [pytest.mark.usefixtures("scripts"), pytest.mark.filterwarnings("ignore:.*out of date")]
 
 
-@pytest.fixture
-def registry(monkeypatch):
-    """As it was before, afterwards."""
-    monkeypatch.syspath_prepend(SCRIPTS)
-    before = dict(gymnasium.registry)
-    yield
-    gymnasium.registry.update(before)
-    sys.modules.pop("time_limits", None)
-
-
-@pytest.mark.usefixtures("registry")
-@pytest.mark.filterwarnings("ignore:.*out of date")
 def test_what_follows_a_time_limit_counts_in_full() -> None:
     """Reacher's is 50 steps: there a target is r + V, which is r + discount (1 − terminated) V everywhere."""
     environments = Environments("time_limits:Reacher-v4", [1, 2], workers=0)
@@ -42,8 +26,6 @@ def test_what_follows_a_time_limit_counts_in_full() -> None:
     assert DDPG().discount == SAC().discount
 
 
-@pytest.mark.usefixtures("registry")
-@pytest.mark.filterwarnings("ignore:.*out of date")
 def test_nothing_follows_an_end() -> None:
     """A hopper that is left to itself falls long before its time limit."""
     environments = Environments("time_limits:Hopper-v4", [1], workers=0)
