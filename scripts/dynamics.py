@@ -33,10 +33,10 @@ def step(target: Path, before: Path | None = None, margins: float = 1.0) -> None
     known = np.load(before) if before else None
     for task in paper.TASKS:
         environment: Any = gymnasium.make(f"{task}-v5").unwrapped
-        rows = _played(environment) if known is None else known[f"{task}.before"]
+        rows = played(environment) if known is None else known[f"{task}.before"]
         environment.model.geom_margin[:] *= margins
         arrays[f"{task}.before"] = rows
-        arrays[f"{task}.after"] = np.array([_stepped(environment, row) for row in rows])
+        arrays[f"{task}.after"] = np.array([stepped(environment, row) for row in rows])
     np.savez_compressed(target, **arrays)
 
 
@@ -46,23 +46,28 @@ def compare(first: Path, *others: Path) -> None:
     print(markdown_row(["task", *(f"{_named(one)} and {_named(other)}" for other in rest)]))
     print(markdown_row(["---"] * (1 + len(rest))))
     for task in paper.TASKS:
-        print(markdown_row([task, *(_apart(task, one, other) for other in rest)]))
+        print(markdown_row([task, *(_compared(task, one, other) for other in rest)]))
 
 
-def _apart(task: str, one: Any, other: Any) -> str:
+def apart(one: Array, other: Array) -> str:
+    """The share of next states that differ, median and largest difference."""
+    largest = np.abs(one - other).max(axis=1)
+    if largest.max() <= SAME:
+        return "same"
+    return f"{(largest > SAME).mean():.1%} ({np.median(largest):.0e}, {largest.max():.0e})"
+
+
+def _compared(task: str, one: Any, other: Any) -> str:
     if not np.array_equal(one[f"{task}.before"], other[f"{task}.before"]):
         raise SystemExit(f"{task}: the files begin with other states; make the second from the first")
-    apart = np.abs(one[f"{task}.after"] - other[f"{task}.after"]).max(axis=1)
-    if apart.max() <= SAME:
-        return "same"
-    return f"{(apart > SAME).mean():.1%} ({np.median(apart):.0e}, {apart.max():.0e})"
+    return apart(one[f"{task}.after"], other[f"{task}.after"])
 
 
 def _named(file: Any) -> str:
     return str(file["version"]) + ("" if file["margins"] == 1 else f" with margins × {file['margins']:g}")
 
 
-def _played(environment: Any) -> Array:
+def played(environment: Any) -> Array:
     """Positions, velocities and action in random episodes; one ends where the environment says so."""
     generator, rows = np.random.default_rng(0), []
     low, high = environment.model.actuator_ctrlrange.T
@@ -76,7 +81,7 @@ def _played(environment: Any) -> Array:
     return np.array(rows)
 
 
-def _stepped(environment: Any, row: Array) -> Array:
+def stepped(environment: Any, row: Array) -> Array:
     """Positions and velocities after a step; the solver starts cold, since a warm start is not among what is kept."""
     model, data = environment.model, environment.data
     mujoco.mj_resetData(model, data)

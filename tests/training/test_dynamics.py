@@ -34,7 +34,7 @@ def test_margins_change_the_tasks_that_have_them(script, first, tmp_path, capsys
 
 
 def test_other_states_are_not_compared(script, first, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(script["_played"].__globals__, "STEPS", 5)
+    monkeypatch.setitem(script["played"].__globals__, "STEPS", 5)
     script["step"](tmp_path / "other.npz")
     with pytest.raises(SystemExit, match="begin with other states"):
         script["compare"](first, tmp_path / "other.npz")

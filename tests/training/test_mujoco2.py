@@ -1,5 +1,6 @@
 """Catches tasks of MuJoCo 2.0 whose masses are not those of their time, or other constants not of these masses."""
 
+import importlib
 import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
@@ -11,6 +12,8 @@ import mujoco
 import numpy as np
 import pytest
 
+STEPS_OF_THEN = Path(__file__).parents[1] / "golden" / "mujoco210.npz"
+"""Written by scripts/mujoco210.py."""
 DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "actuator_acc0", "qpos0")
 
 
@@ -31,6 +34,20 @@ def test_masses_are_those_that_mujoco_2_computed() -> None:
     """As programs of its time have them: torso, thigh, leg and foot of the hopper."""
     model = model_of("mujoco2:Hopper-v3")
     np.testing.assert_allclose(model.body_mass[1:], [3.53429174, 3.92699082, 2.71433605, 5.0893801], rtol=1e-8)
+
+
+@both
+def test_steps_are_those_of_mujoco_2_1_0(task) -> None:
+    """Its own, with the model files of its time; today's robot goes elsewhere."""
+    dynamics, recorded = importlib.import_module("dynamics"), np.load(STEPS_OF_THEN)
+    before, after = (recorded[f"mujoco2:{task}-v3.{when}"] for when in ("before", "after"))
+    steps = {
+        name: np.array([dynamics.stepped(environment, row) for row in before])
+        for name in (f"mujoco2:{task}-v3", f"{task}-v4")
+        for environment in [environment_of(name)]
+    }
+    assert dynamics.apart(steps[f"mujoco2:{task}-v3"], after) == "same"
+    assert dynamics.apart(steps[f"{task}-v4"], after).startswith("100.0%")
 
 
 @both
