@@ -91,10 +91,12 @@ def page() -> str:
         "",
         "## At the end",
         "",
-        "Mean over the last 100,000 steps of each seed (ten evaluations here, twenty there), lowest to highest seed.",
+        "Mean over the last 100,000 steps of each seed (ten evaluations here, twenty there), lowest to highest seed; "
+        "how many of our seeds are between the lowest and highest published one. And on the way: in how many of such "
+        "spans, from that which ends at 200,000 on, the average of our seeds is.",
         "",
-        "| task | agent | settings | device | steps | here | published | of ours inside |",
-        "|---|---|---|---|---|---|---|---|",
+        "| task | agent | settings | device | steps | here | published | of ours inside | average inside |",
+        "|---|---|---|---|---|---|---|---|---|",
         *_final_lines(published),
         "",
         "## On the way",
@@ -126,16 +128,22 @@ def page() -> str:
 
 
 def _final_lines(published: Summary) -> Iterator[str]:
-    """The grid's own runs, and what was tried as far as they went."""
+    """The grid's own runs, and what was tried for half as long or longer."""
     tried = _tried()
     for (task, agent), curves in uniform_curves(GRID).items():
-        step = int(curves[0].steps[-1])
-        theirs = _at(published, task, agent, step, "last_span")
-        for folder in (_cell(task, agent), *_to_the_end(tried.get((task, agent), []), step)):
-            scores = _scores(uniform_curves(folder)[task, agent], step, SPAN)
-            inside = ((scores >= theirs.lowest) & (scores <= theirs.highest)).sum()
-            config, share = _config(folder), f"{inside} of {len(scores)}"
-            cells = [described(config), _device(config), f"{step:,}", _range(scores), theirs, share]
+        half = int(curves[0].steps[-1]) // 2
+        for folder in (_cell(task, agent), *_at_least_to(tried.get((task, agent), []), half)):
+            own, config, step = uniform_curves(folder)[task, agent], _config(folder), _last_step(folder)
+            theirs = _at(published, task, agent, step, "last_span")
+            scores = _scores(own, step, SPAN)
+            seeds = [theirs.lowest <= score <= theirs.highest for score in scores]
+            spans = [
+                then.lowest <= _scores(own, end, SPAN).mean() <= then.highest
+                for end in range(2 * SPAN, step + 1, SPAN)
+                for then in [_at(published, task, agent, end, "last_span")]
+            ]
+            shares = [f"{sum(inside)} of {len(inside)}" for inside in (seeds, spans)]
+            cells = [described(config), _device(config), f"{step:,}", _range(scores), theirs, *shares]
             yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
@@ -144,7 +152,7 @@ def figure() -> Figure:
     """Curves of the grid and of what was tried to the end, beside the published ones."""
     published, shown = _summary(), dict[str, Any]()
     styles = ({"color": colour, "linestyle": dashes} for dashes in ("-", "--") for colour in figures.COLOURS)
-    tried = {cell: _to_the_end(folders, DRAWN[-1]) for cell, folders in _tried().items()}
+    tried = {cell: _at_least_to(folders, DRAWN[-1]) for cell, folders in _tried().items()}
     tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
     drawing, axes = figures.panels(len(tried))
     for axis, ((task, agent), folders) in zip(axes, tried.items(), strict=True):
@@ -230,8 +238,8 @@ def _device(config: dict[str, Any]) -> str:
     return f"{config['device']}{', TF32' if config['tf32'] else ''}"
 
 
-def _to_the_end(folders: list[Path], step: int) -> list[Path]:
-    return [folder for folder in folders if _last_step(folder) == step]
+def _at_least_to(folders: list[Path], step: int) -> list[Path]:
+    return [folder for folder in folders if _last_step(folder) >= step]
 
 
 def _last_step(folder: Path) -> int:

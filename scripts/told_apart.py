@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from beside_published import RESULTS, TOLD_APART, uniform_curves
 from published_settings import UNCOUNTED
-from scipy.stats import mannwhitneyu
+from scipy.stats import mannwhitneyu, rankdata
 
 from aes_rl.report.load import Array
 from aes_rl.report.reference import read_reference
@@ -37,49 +37,48 @@ ALL: list[Interval] = [(0, 1_000_000)]
 END = TENTHS[-1:]
 BEHIND: list[Interval] = [(0, 300_000), (100_000, 300_000)]
 """Where DDPG on Hopper was seen to be behind, before the run with other masses was made."""
-EARLY: list[Interval] = [(0, 400_000)]
-"""As far as all runs with the robots of MuJoCo 2.0 went."""
-WALKING: list[Interval] = [(300_000, 400_000), (400_000, 460_000)]
+WALKING = TENTHS[3:6]
 """Where SAC on Walker2d walks and is seen to be behind."""
-LIGHT_WALKERS = "unfinished/sac-walker2d-mujoco2-published,unfinished/sac-walker2d-mujoco2-published-tf32"
+LIGHT_WALKERS = "settings/sac-walker2d-mujoco2-published,unfinished/sac-walker2d-mujoco2-published-tf32"
+WALKERS = f"{LIGHT_WALKERS},unfinished/sac-walker2d-v4-published"
 
 COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ("grid/halfcheetah-sac", "HalfCheetah-v3_sac.csv", HALVES + END),
     ("warm-up/halfcheetah-all", "HalfCheetah-v3_sac.csv", [(0, 120_000)]),
-    ("unfinished/sac-halfcheetah-published", "HalfCheetah-v3_sac.csv", [(0, 500_000), (500_000, 650_000)]),
-    ("unfinished/sac-halfcheetah-published", "grid/halfcheetah-sac", [(0, 500_000), (500_000, 650_000)]),
+    ("settings/sac-halfcheetah-published", "HalfCheetah-v3_sac.csv", [(0, 500_000), (500_000, 650_000)]),
+    ("settings/sac-halfcheetah-published", "grid/halfcheetah-sac", [(0, 500_000), (500_000, 650_000)]),
     ("grid/hopper-sac", "Hopper-v3_sac.csv", HALVES + END),
-    ("settings/sac-hopper-published", "Hopper-v3_sac.csv", [*EARLY, *HALVES, *END, (600_000, 900_000)]),
-    ("unfinished/sac-hopper-v4-published-mujoco-3.4", "Hopper-v3_sac.csv", [*EARLY, (0, 500_000), (300_000, 560_000)]),
+    ("settings/sac-hopper-published", "Hopper-v3_sac.csv", [*HALVES, *END, (600_000, 900_000)]),
+    ("unfinished/sac-hopper-v4-published-mujoco-3.4", "Hopper-v3_sac.csv", [(0, 500_000), (300_000, 560_000)]),
     (
         "unfinished/sac-hopper-v4-published-mujoco-3.4",
         "settings/sac-hopper-published",
         [(0, 500_000), (300_000, 560_000)],
     ),
-    ("unfinished/sac-hopper-mujoco2-published", "Hopper-v3_sac.csv", [*EARLY, (300_000, 460_000), (400_000, 460_000)]),
-    ("unfinished/sac-hopper-mujoco2-published", "settings/sac-hopper-published", [*EARLY, (300_000, 460_000)]),
-    ("unfinished/sac-hopper-mujoco2-published", "unfinished/sac-hopper-v4-published-mujoco-3.4", EARLY),
+    ("settings/sac-hopper-mujoco2-published", "Hopper-v3_sac.csv", [*HALVES, *END, *ALL, (600_000, 900_000)]),
+    ("settings/sac-hopper-mujoco2-published", "settings/sac-hopper-published", HALVES + END + ALL),
+    ("settings/sac-hopper-mujoco2-published", "unfinished/sac-hopper-v4-published-mujoco-3.4", HALVES[:1]),
+    ("settings/sac-hopper-mujoco2-published", "grid/hopper-sac", HALVES + END),
     ("grid/walker2d-sac", "Walker2d-v3_sac.csv", HALVES + END),
     ("settings/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", HALVES + END),
     ("settings/sac-walker2d-v4-published", "grid/walker2d-sac", HALVES + END),
     (
         "unfinished/sac-walker2d-v4-published",
         "Walker2d-v3_sac.csv",
-        [*EARLY, (0, 500_000), *WALKING, (500_000, 610_000), (500_000, 620_000)],
+        [(0, 500_000), *WALKING, (500_000, 620_000)],
     ),
     ("unfinished/sac-walker2d-v4-published", "grid/walker2d-sac", [(0, 500_000)]),
     ("unfinished/sac-walker2d-published", "Walker2d-v3_sac.csv", [(0, 270_000)]),
     ("unfinished/sac-walker2d-published", "unfinished/sac-walker2d-v4-published", [(0, 270_000)]),
-    ("unfinished/sac-walker2d-mujoco2-published", "Walker2d-v3_sac.csv", WALKING),
-    ("unfinished/sac-walker2d-mujoco2-published-tf32", "Walker2d-v3_sac.csv", [*WALKING, (500_000, 610_000)]),
-    (LIGHT_WALKERS, "Walker2d-v3_sac.csv", EARLY),
-    (LIGHT_WALKERS, "unfinished/sac-walker2d-v4-published", EARLY),
-    (f"{LIGHT_WALKERS},unfinished/sac-walker2d-v4-published", "Walker2d-v3_sac.csv", WALKING),
-    (
-        "unfinished/sac-walker2d-mujoco2-published-tf32,unfinished/sac-walker2d-v4-published",
-        "Walker2d-v3_sac.csv",
-        [(500_000, 610_000)],
-    ),
+    ("unfinished/sac-walker2d-published", "grid/walker2d-sac", [(0, 270_000)]),
+    ("settings/sac-walker2d-mujoco2-published", "Walker2d-v3_sac.csv", TENTHS + HALVES + ALL),
+    ("settings/sac-walker2d-mujoco2-published", "grid/walker2d-sac", HALVES + END),
+    ("settings/sac-walker2d-mujoco2-published", "settings/sac-walker2d-v4-published", HALVES + END + ALL),
+    ("settings/sac-walker2d-mujoco2-published", "unfinished/sac-walker2d-v4-published", HALVES[:1]),
+    ("unfinished/sac-walker2d-mujoco2-published-tf32", "Walker2d-v3_sac.csv", HALVES[:1] + WALKING),
+    (LIGHT_WALKERS, "Walker2d-v3_sac.csv", HALVES[:1] + WALKING),
+    (LIGHT_WALKERS, "unfinished/sac-walker2d-v4-published", HALVES[:1]),
+    (WALKERS, "Walker2d-v3_sac.csv", HALVES[:1] + WALKING),
     ("grid/reacher-sac", "Reacher-v2_sac.csv", HALVES + END),
     ("settings/sac-reacher-v4-published", "Reacher-v2_sac.csv", HALVES + END),
     ("settings/sac-reacher-undiscounted-cpu", "Reacher-v2_sac.csv", [(50_000, 100_000)]),
@@ -90,6 +89,8 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
         "InvertedDoublePendulum-v2_sac.csv",
         [(100_000, 300_000), (200_000, 300_000)],
     ),
+    ("grid/invertedpendulum-sac", "InvertedPendulum-v2_sac.csv", [(0, 30_000), (20_000, 300_000)]),
+    ("settings/sac-invertedpendulum-published-cpu", "InvertedPendulum-v2_sac.csv", [(0, 30_000)]),
     ("grid/halfcheetah-ddpg", "HalfCheetah-v3_ddpg.csv", HALVES + END),
     ("settings/ddpg-halfcheetah-published", "HalfCheetah-v3_ddpg.csv", HALVES + END),
     ("settings/ddpg-halfcheetah-published-action-first", "HalfCheetah-v3_ddpg.csv", HALVES + END),
@@ -112,12 +113,15 @@ COMPARISONS: list[tuple[str, str, list[Interval]]] = [
     ("settings/ddpg-hopper-published", "Hopper-v3_ddpg.csv", HALVES + END),
     ("settings/ddpg-hopper-published-action-first", "settings/ddpg-hopper-published", HALVES + END),
     ("settings/ddpg-hopper-published-action-first", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", HALVES + END),
-    ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", EARLY + HALVES[:1]),
+    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", [*BEHIND, *HALVES, *END]),
+    ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "Hopper-v3_ddpg.csv", HALVES[:1]),
     ("unfinished/ddpg-hopper-v4-published-mujoco-3.4", "settings/ddpg-hopper-v4-published-critic-first", HALVES[:1]),
-    ("settings/ddpg-hopper-v4-published-critic-first", "Hopper-v3_ddpg.csv", [*EARLY, *BEHIND]),
-    ("unfinished/ddpg-hopper-mujoco2-published", "Hopper-v3_ddpg.csv", [*EARLY, *BEHIND]),
-    ("unfinished/ddpg-hopper-mujoco2-published", "settings/ddpg-hopper-v4-published-critic-first", [*EARLY, *BEHIND]),
+    ("settings/ddpg-hopper-mujoco2-published", "Hopper-v3_ddpg.csv", [*BEHIND, *HALVES, *END, *ALL]),
+    (
+        "settings/ddpg-hopper-mujoco2-published",
+        "settings/ddpg-hopper-v4-published-critic-first",
+        [*BEHIND, *HALVES, *END, *ALL],
+    ),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "Hopper-v3_ddpg.csv", BEHIND),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "settings/ddpg-hopper-v4-published-critic-first", BEHIND),
     ("settings/ddpg-hopper-mujoco2-published-cpu", "unfinished/ddpg-hopper-v4-published-mujoco-3.4", BEHIND),
@@ -134,20 +138,34 @@ TODAY = [
 TODAY_EARLY = [*TODAY[:2], "unfinished/sac-walker2d-v4-published"]
 """With more seeds."""
 LIGHT = [
-    "unfinished/ddpg-hopper-mujoco2-published",
-    "unfinished/sac-hopper-mujoco2-published",
-    LIGHT_WALKERS,
+    "settings/ddpg-hopper-mujoco2-published",
+    "settings/sac-hopper-mujoco2-published",
+    "settings/sac-walker2d-mujoco2-published",
 ]
-CHEETAHS = ["settings/ddpg-halfcheetah-published-action-first", "unfinished/sac-halfcheetah-published"]
+CHEETAHS = ["settings/ddpg-halfcheetah-published-action-first", "settings/sac-halfcheetah-published"]
 CHEETAHS_PUBLISHED = ["HalfCheetah-v3_ddpg.csv", "HalfCheetah-v3_sac.csv"]
+EVERY_CURVE = PUBLISHED_CURVES + CHEETAHS_PUBLISHED
 TOGETHER: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
-    ("today's robots", TODAY_EARLY, "published", PUBLISHED_CURVES, EARLY + HALVES[:1]),
-    ("today's robots", TODAY, "published", PUBLISHED_CURVES, HALVES[1:] + ALL),
-    ("robots of MuJoCo 2.0", LIGHT, "published", PUBLISHED_CURVES, EARLY),
-    ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY_EARLY, EARLY),
-    ("HalfCheetah", CHEETAHS, "published", CHEETAHS_PUBLISHED, EARLY),
+    ("today's robots", TODAY_EARLY, "published", PUBLISHED_CURVES, HALVES[:1]),
+    ("today's robots", TODAY, "published", PUBLISHED_CURVES, HALVES[1:] + END + ALL),
+    ("robots of MuJoCo 2.0", LIGHT, "published", PUBLISHED_CURVES, HALVES + END + ALL),
+    ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY_EARLY, HALVES[:1]),
+    ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY, HALVES[1:] + END + ALL),
+    ("HalfCheetah", CHEETAHS, "published", CHEETAHS_PUBLISHED, [*HALVES[:1], (500_000, 650_000)]),
+    ("five cells", LIGHT + CHEETAHS, "published", EVERY_CURVE, [*HALVES[:1], (500_000, 650_000)]),
+    ("four cells", LIGHT + CHEETAHS[:1], "published", EVERY_CURVE[:4], HALVES[1:] + END + ALL),
 ]
 """Cells with the published settings taken together: their names, and over which steps."""
+ANYWHERE: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
+    (f"five cells{seeds}", [*LIGHT[:2], walkers, *CHEETAHS], "published", EVERY_CURVE, TENTHS)
+    for seeds, walkers in [
+        ("", LIGHT[2]),
+        (" with 20 seeds of Walker2d", LIGHT_WALKERS),
+        (" with 30 seeds of Walker2d", WALKERS),
+    ]
+]
+"""Where the tenth that differs most was looked for."""
+SHUFFLES = 4000
 
 Curves = list[tuple[Array, Array]]
 """Steps and scores of each seed."""
@@ -212,6 +230,35 @@ def together(
             yield line._replace(first=f"together, {first}", second=second)
 
 
+def anywhere(
+    first: str, runs: list[str], second: str, others: list[str], intervals: list[Interval], folders: list[Path]
+) -> Line:
+    """The cell and interval that differ most, and how often chance makes any of them differ as much.
+
+    Curves change sides whole and within their cell, since what one seed does in one interval it may do in the next.
+    """
+    cells = [list(compare([pair], intervals, folders)) for pair in zip(runs, others, strict=True)]
+    ranks = [rankdata([np.append(line.own, line.other) for line in lines], axis=1) for lines in cells]
+    sizes = [len(lines[0].own) for lines in cells]
+    found = [_rank_difference(each, size) for each, size in zip(ranks, sizes, strict=True)]
+    cell = max(range(len(cells)), key=lambda number: found[number].max())
+    largest = found[cell].max()
+    generator, as_large = np.random.default_rng(0), 1
+    for _ in range(SHUFFLES):
+        shuffled = (generator.permutation(each, axis=1) for each in ranks)
+        as_large += any(_rank_difference(*one).max() >= largest - 1e-9 for one in zip(shuffled, sizes, strict=True))
+    line = cells[cell][int(found[cell].argmax())]
+    return line._replace(first=f"anywhere, {first}", second=second, p=as_large / (SHUFFLES + 1))
+
+
+def _rank_difference(ranks: Array, size: int) -> Array:
+    """Of each interval, by how many standard deviations the ranks of so many first curves are from chance's."""
+    every = ranks.shape[1]
+    spread = np.sqrt(size * (every - size) * (every + 1) / 12)
+    difference: Array = np.abs(ranks[:, :size].sum(axis=1) - size * (every + 1) / 2) / spread
+    return difference
+
+
 def _line(first: str, second: str, cell: str, ours: Curves, theirs: Curves, start: int, stop: int) -> Line | None:
     shared = _shared(ours, theirs)
     within = shared[(shared > start) & (shared <= stop)]
@@ -274,6 +321,7 @@ def write(curves: Path) -> None:
     folders = [RESULTS, curves]
     made = [line for first, second, intervals in COMPARISONS for line in compare([(first, second)], intervals, folders)]
     made += [line for group in TOGETHER for line in together(*group, folders)]
+    made += [anywhere(*group, folders) for group in ANYWHERE]
     rows = [line.words() for line in made]
     for row in rows:
         row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])

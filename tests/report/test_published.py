@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import asdict, replace
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -131,6 +132,34 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     write_run(tmp_path / "other", {("uniform", 0): np.full(4, 1.0)}, agent="ddpg", every=5000)
     refused = subprocess.run([*script[:2], tmp_path / "other", theirs], capture_output=True, text=True, check=False)
     assert refused.stderr.endswith("are of different cells: [('Hopper', 'ddpg'), ('Hopper', 'sac')]\n")
+
+
+def test_what_differs_most_is_as_rare_as_counting_all_ways_gives(tmp_path, scripts, monkeypatch) -> None:
+    """Two cells of two runs beside two, three evaluations each: six ways to share out the curves of either."""
+    cells = np.random.default_rng(0).normal(size=(2, 2, 2, 3))  # [cell, side, seed, evaluation]
+    for cell, sides in enumerate(cells):
+        for side, scores in zip(("first", "second"), sides, strict=True):
+            write_run(tmp_path / f"{side}{cell}", {("uniform", seed): own for seed, own in enumerate(scores)}, every=10)
+    # The first evaluation does not count.
+    script, intervals = scripts("told_apart"), [(10, 20), (20, 30)]
+    monkeypatch.setattr(script, "SHUFFLES", 2000)
+    sides = [[f"{side}{cell}" for cell in range(2)] for side in ("first", "second")]
+    line = script.anywhere("two cells", sides[0], "others", sides[1], intervals, [tmp_path])
+
+    def difference(first, second):
+        return np.abs((first[:, None] > second).mean(axis=(0, 1)) - 0.5)
+
+    by_chance = []
+    for sides in cells:
+        curves = np.concatenate(sides)[:, 1:]
+        ways = [(list(way), [n for n in range(4) if n not in way]) for way in combinations(range(4), 2)]
+        by_chance.append([max(difference(curves[way], curves[rest])) for way, rest in ways])
+    largest = max(each[0] for each in by_chance)
+    expected = np.mean([max(a, b) >= largest for a in by_chance[0] for b in by_chance[1]])
+    assert 0.1 < expected < 0.9
+    assert line.p == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 2000))
+    assert (line.first, line.second) == ("anywhere, two cells", "others")
+    assert abs(line.higher - 0.5) == pytest.approx(largest)
 
 
 def test_what_was_told_apart_is_what_the_curves_say(scripts) -> None:
