@@ -166,7 +166,7 @@ def figure() -> Figure:
             if label in shown:
                 style = {"color": shown[label].get_color(), "linestyle": shown[label].get_linestyle()}
             else:
-                style = {"color": "#777777"} if label == "published" else next(styles)
+                style = {"color": "#222222"} if label == "published" else next(styles)
             (shown[label],) = axis.plot(DRAWN, [point.mean for point in points], **style)
             low, high = ([getattr(point, end) for point in points] for end in ("lowest", "highest"))
             axis.fill_between(DRAWN, low, high, color=shown[label].get_color(), alpha=0.15, linewidth=0)
