@@ -118,7 +118,8 @@ def page() -> str:
         "seed the mean over evaluations at steps that both sides have, from the first step (not counted) to the last: "
         "means of both sides, how many of the first are within the range of the second, how often a run of the first "
         "beats one of the second, and p of the Mann–Whitney test; of several together, of a permutation test within "
-        "each. [What it means](deviations.md).",
+        "each. 'Anywhere' has the tenth that differs most in several cells, and as p how often chance makes any of "
+        "their tenths differ as much. [What it means](deviations.md).",
         "",
         "| cell | runs | beside | steps | mean | mean beside | inside | higher | p |",
         "|---|---|---|---|---|---|---|---|---|",

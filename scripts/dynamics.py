@@ -50,7 +50,7 @@ def compare(first: Path, *others: Path) -> None:
 
 
 def apart(one: Array, other: Array) -> str:
-    """The share of next states that differ, median and largest difference."""
+    """The share of next states that differ; the median over all of them, and the largest, difference."""
     largest = np.abs(one - other).max(axis=1)
     if largest.max() <= SAME:
         return "same"

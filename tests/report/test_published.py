@@ -135,31 +135,40 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
 
 
 def test_what_differs_most_is_as_rare_as_counting_all_ways_gives(tmp_path, scripts, monkeypatch) -> None:
-    """Two cells of two runs beside two, three evaluations each: six ways to share out the curves of either."""
-    cells = np.random.default_rng(0).normal(size=(2, 2, 2, 3))  # [cell, side, seed, evaluation]
-    for cell, sides in enumerate(cells):
+    """Four runs beside three and two beside four, three evaluations each, of which the first does not count."""
+    generator = np.random.default_rng(2)
+    cells = {
+        agent: [generator.normal(size=(seeds, 3)) for seeds in sizes]
+        for agent, sizes in [("sac", (4, 3)), ("ddpg", (2, 4))]
+    }
+    for agent, sides in cells.items():
         for side, scores in zip(("first", "second"), sides, strict=True):
-            write_run(tmp_path / f"{side}{cell}", {("uniform", seed): own for seed, own in enumerate(scores)}, every=10)
-    # The first evaluation does not count.
+            curves = {("uniform", seed): own for seed, own in enumerate(scores)}
+            write_run(tmp_path / f"{side}-{agent}", curves, agent=agent, every=10)
     script, intervals = scripts("told_apart"), [(10, 20), (20, 30)]
     monkeypatch.setattr(script, "SHUFFLES", 2000)
-    sides = [[f"{side}{cell}" for cell in range(2)] for side in ("first", "second")]
-    line = script.anywhere("two cells", sides[0], "others", sides[1], intervals, [tmp_path])
+    names = [[f"{side}-{agent}" for agent in cells] for side in ("first", "second")]
+    line = script.anywhere("two cells", names[0], "others", names[1], intervals, [tmp_path])
 
     def difference(first, second):
-        return np.abs((first[:, None] > second).mean(axis=(0, 1)) - 0.5)
+        """Of the number of wins from half of them, in its standard deviations."""
+        pairs = len(first) * len(second)
+        wins = (first[:, None] > second).sum(axis=(0, 1))
+        return np.abs(wins - pairs / 2) / np.sqrt(pairs * (len(first) + len(second) + 1) / 12)
 
     by_chance = []
-    for sides in cells:
-        curves = np.concatenate(sides)[:, 1:]
-        ways = [(list(way), [n for n in range(4) if n not in way]) for way in combinations(range(4), 2)]
-        by_chance.append([max(difference(curves[way], curves[rest])) for way, rest in ways])
-    largest = max(each[0] for each in by_chance)
-    expected = np.mean([max(a, b) >= largest for a in by_chance[0] for b in by_chance[1]])
+    for first, second in cells.values():
+        curves, every = np.concatenate([first, second])[:, 1:], set(range(len(first) + len(second)))
+        ways = [(list(way), sorted(every - set(way))) for way in combinations(sorted(every), len(first))]
+        by_chance.append([difference(curves[way], curves[rest]) for way, rest in ways])
+    found, other = by_chance[0][0], by_chance[1][0]
+    largest, number = found.max(), found.argmax()
+    expected = np.mean([max(*one, *two) >= largest - 1e-9 for one in by_chance[0] for two in by_chance[1]])
+    assert largest > other.max()
     assert 0.1 < expected < 0.9
     assert line.p == pytest.approx(expected, abs=4 * np.sqrt(expected * (1 - expected) / 2000))
-    assert (line.first, line.second) == ("anywhere, two cells", "others")
-    assert abs(line.higher - 0.5) == pytest.approx(largest)
+    assert (line.cell, line.first, line.second) == ("SAC, Hopper", "anywhere, two cells", "others")
+    assert (line.start, line.stop) == intervals[number]
 
 
 def test_what_was_told_apart_is_what_the_curves_say(scripts) -> None:
