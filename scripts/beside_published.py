@@ -51,6 +51,10 @@ class Range(NamedTuple):
         lowest, mean, highest = (_number(score, digits) for score in self[1:])
         return mean if self.seeds == 1 else f"{lowest} to {highest} (mean {mean})"
 
+    def has(self, score: float) -> bool:
+        """Whether a score is between the lowest and the highest."""
+        return self.lowest <= score <= self.highest
+
 
 Summary = dict[tuple[str, str, int, str], Range]
 """By task, agent, step and reading."""
@@ -137,11 +141,10 @@ def _final_lines(published: Summary) -> Iterator[str]:
             own, config, step = uniform_curves(folder)[task, agent], _config(folder), _last_step(folder)
             theirs = _at(published, task, agent, step, "last_span")
             scores = _scores(own, step, SPAN)
-            seeds = [theirs.lowest <= score <= theirs.highest for score in scores]
+            seeds = [theirs.has(score) for score in scores]
             spans = [
-                then.lowest <= _scores(own, end, SPAN).mean() <= then.highest
+                _at(published, task, agent, end, "last_span").has(_scores(own, end, SPAN).mean())
                 for end in range(2 * SPAN, step + 1, SPAN)
-                for then in [_at(published, task, agent, end, "last_span")]
             ]
             shares = [f"{sum(inside)} of {len(inside)}" for inside in (seeds, spans)]
             cells = [described(config), _device(config), f"{step:,}", _range(scores), theirs, *shares]

@@ -146,7 +146,7 @@ LIGHT = [
 ]
 CHEETAHS = ["settings/ddpg-halfcheetah-published-action-first", "settings/sac-halfcheetah-published"]
 CHEETAHS_PUBLISHED = ["HalfCheetah-v3_ddpg.csv", "HalfCheetah-v3_sac.csv"]
-EVERY_CURVE = PUBLISHED_CURVES + CHEETAHS_PUBLISHED
+FIVE_CURVES = PUBLISHED_CURVES + CHEETAHS_PUBLISHED
 TOGETHER: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
     ("today's robots", TODAY_EARLY, "published", PUBLISHED_CURVES, HALVES[:1]),
     ("today's robots", TODAY, "published", PUBLISHED_CURVES, HALVES[1:] + END + ALL),
@@ -154,12 +154,12 @@ TOGETHER: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
     ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY_EARLY, HALVES[:1]),
     ("robots of MuJoCo 2.0", LIGHT, "today's robots", TODAY, HALVES[1:] + END + ALL),
     ("HalfCheetah", CHEETAHS, "published", CHEETAHS_PUBLISHED, [*HALVES[:1], (500_000, 650_000)]),
-    ("five cells", LIGHT + CHEETAHS, "published", EVERY_CURVE, [*HALVES[:1], (500_000, 650_000)]),
-    ("four cells", LIGHT + CHEETAHS[:1], "published", EVERY_CURVE[:4], HALVES[1:] + END + ALL),
+    ("five cells", LIGHT + CHEETAHS, "published", FIVE_CURVES, [*HALVES[:1], (500_000, 650_000)]),
+    ("four cells", LIGHT + CHEETAHS[:1], "published", FIVE_CURVES[:4], HALVES[1:] + END + ALL),
 ]
 """Cells with the published settings taken together: their names, and over which steps."""
 ANYWHERE: list[tuple[str, list[str], str, list[str], list[Interval]]] = [
-    (f"five cells{more}", [*LIGHT[:2], walkers, *CHEETAHS], "published", EVERY_CURVE, TENTHS)
+    (f"five cells{more}", [*LIGHT[:2], walkers, *CHEETAHS], "published", FIVE_CURVES, TENTHS)
     for more, walkers in [
         ("", LIGHT[2]),
         (" with 20 runs of Walker2d", LIGHT_WALKERS),

@@ -41,13 +41,12 @@ def test_steps_are_those_of_mujoco_2_1_0(task) -> None:
     """Its own, with the model files of its time; today's robot goes elsewhere."""
     dynamics, recorded = importlib.import_module("dynamics"), np.load(STEPS_OF_THEN)
     before, after = (recorded[f"mujoco2:{task}-v3.{when}"] for when in ("before", "after"))
-    steps = {
-        name: np.array([dynamics.stepped(environment, row) for row in before])
-        for name in (f"mujoco2:{task}-v3", f"{task}-v4")
-        for environment in [environment_of(name)]
-    }
-    assert dynamics.apart(steps[f"mujoco2:{task}-v3"], after) == "same"
-    assert dynamics.apart(steps[f"{task}-v4"], after).startswith("100.0%")
+
+    def steps(environment):
+        return np.array([dynamics.stepped(environment, row) for row in before])
+
+    assert dynamics.apart(steps(environment_of(f"mujoco2:{task}-v3")), after) == "same"
+    assert dynamics.apart(steps(environment_of(f"{task}-v4")), after).startswith("100.0%")
 
 
 @both
