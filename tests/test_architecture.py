@@ -10,7 +10,7 @@ ROOT = Path(__file__).parent.parent
 SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
-    {"types", "checks", "paper", "lazy", "machine", "extensions", "options"},
+    {"types", "checks", "errors", "files", "paper", "lazy", "machine", "extensions", "options"},
     {"engines", "layers"},
     {"streams", "weighting"},
     {"replay", "samplers", "gradients"},
