@@ -6,53 +6,55 @@ from collections.abc import Mapping, Sequence
 
 from torch import Tensor
 
+from aes_rl.errors import UserError
+
 
 def number(name: str, value: object, otherwise: str) -> None:
     """Raise unless `value` is a number; `otherwise` says what else it may be."""
     if not _is_number(value):
-        raise ValueError(f"{name} is {value!r}; it must be a number {otherwise}")
+        raise UserError(f"{name} is {value!r}; it must be a number {otherwise}")
 
 
 def positive(name: str, value: float) -> None:
     """Raise unless `value` is a finite number above zero."""
     if not (_is_number(value) and math.isfinite(value) and value > 0):
-        raise ValueError(f"{name} is {value!r}; it must be a finite number above 0")
+        raise UserError(f"{name} is {value!r}; it must be a finite number above 0")
 
 
 def non_negative(name: str, value: float) -> None:
     """Raise unless `value` is a finite number of at least zero."""
     if not (_is_number(value) and math.isfinite(value) and value >= 0):
-        raise ValueError(f"{name} is {value!r}; it must be a finite number of at least 0")
+        raise UserError(f"{name} is {value!r}; it must be a finite number of at least 0")
 
 
 def fraction(name: str, value: float) -> None:
     """Raise unless 0 ≤ `value` ≤ 1."""
     if not (_is_number(value) and 0 <= value <= 1):
-        raise ValueError(f"{name} is {value!r}; it must lie in [0, 1]")
+        raise UserError(f"{name} is {value!r}; it must lie in [0, 1]")
 
 
 def choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Raise unless `value` is one of the choices."""
     if value not in choices:
-        raise ValueError(f"{name} is {value!r}; it must be one of {', '.join(map(str, choices))}")
+        raise UserError(f"{name} is {value!r}; it must be one of {', '.join(map(str, choices))}")
 
 
 def floor(value: float) -> None:
     """Raise unless `value` can be the probability κ reserved for the uniform part: 0 < κ ≤ 1."""
     if not (_is_number(value) and 0 < value <= 1):
-        raise ValueError(f"floor is {value!r}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
+        raise UserError(f"floor is {value!r}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
 
 
 def count(name: str, value: int) -> None:
     """Raise unless `value` is a whole number of at least one."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(f"{name} is {value!r}; it must be a whole number of at least 1")
+        raise UserError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
 
 def layers(name: str, value: object) -> None:
     """Raise unless `value` says how many units some hidden layers have."""
     if not isinstance(value, tuple) or not value:
-        raise ValueError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
+        raise UserError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
     for units in value:
         count(name, units)
 
@@ -65,10 +67,10 @@ def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tenso
     """Raise unless a saved state has the entries of `own`, in the same shapes."""
     if own.keys() != state.keys():
         differing = ", ".join(sorted(own.keys() ^ state.keys()))
-        raise ValueError(f"the state and this {owner} differ in {differing}; load it into what it was saved from")
+        raise UserError(f"the state and this {owner} differ in {differing}; load it into what it was saved from")
     for name, value in own.items():
         if state[name].shape != value.shape:
-            raise ValueError(
+            raise UserError(
                 f"the state's {name} is {tuple(state[name].shape)}, this {owner}'s {tuple(value.shape)}; "
                 f"make the {owner} with the sizes and members it was saved with"
             )

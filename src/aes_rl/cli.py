@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from aes_rl import extensions
+from aes_rl.errors import RunError, UserError
 
 _HELP = """aes-rl: experience selection for off-policy reinforcement learning
 
@@ -18,8 +19,12 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl lab variance runs/hopper
   aes-rl bench gpu
 
-Each command has --help, and takes --module NAME: a module to import first, which adds a sampler of your own to
-aes_rl.samplers.registry.RULES."""
+Each command has --help, and takes
+  --module NAME  a module to import first: it adds a sampler of your own to aes_rl.samplers.registry.RULES, or brings
+                 the task of a run (`module:Task-v0`)
+  --debug        show the traceback of an error that is otherwise told in one line"""
+
+_DEBUG = "--debug"
 
 
 _COMMANDS = {
@@ -36,13 +41,22 @@ _COMMANDS = {
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; a mistake in what was typed ends it with one line."""
+    """Run the command; a mistake in what was typed or in a file ends it with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
+    is_debugging = _DEBUG in words
     try:
-        _run(extensions.taken_from(words))
-    except (ValueError, RuntimeError, OSError) as error:
-        print(f"aes-rl: {error}", file=sys.stderr)
+        _run(extensions.taken_from([word for word in words if word != _DEBUG]))
+    except (UserError, RunError, OSError, MemoryError) as error:
+        if is_debugging:
+            raise
+        told = str(error) or "there is not enough memory; train fewer members at a time, or lower capacity"
+        print(f"aes-rl: {told}", file=sys.stderr)
         raise SystemExit(1) from None
+    except KeyboardInterrupt:
+        if is_debugging:
+            raise
+        print("aes-rl: interrupted", file=sys.stderr)
+        raise SystemExit(130) from None
 
 
 def _run(words: list[str]) -> None:
@@ -55,6 +69,6 @@ def _run(words: list[str]) -> None:
         print(__version__)
         return
     if words[0] not in _COMMANDS:
-        raise ValueError(f"unknown command {words[0]!r}; the commands are {', '.join(_COMMANDS)}")
+        raise UserError(f"unknown command {words[0]!r}; the commands are {', '.join(_COMMANDS)}")
     command: Callable[[list[str]], None] = getattr(import_module(_COMMANDS[words[0]]), words[0])
     command(words[1:])

@@ -5,6 +5,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
+from aes_rl.errors import UserError
+
 _VARIABLE = "AES_RL_MODULES"
 """Names of modules, separated by commas; processes that are started inherit it."""
 
@@ -20,7 +22,7 @@ def taken_from(words: Sequence[str]) -> list[str]:
             continue
         name = name if separator else next(rest, "")
         if not all(part.isidentifier() for part in name.split(".")):
-            raise ValueError(f"module is {name!r}; give a module's name, such as my_sampler for my_sampler.py")
+            raise UserError(f"module is {name!r}; give a module's name, such as my_sampler for my_sampler.py")
         names.append(name)
     if names:
         os.environ[_VARIABLE] = ",".join(dict.fromkeys(names))
@@ -38,7 +40,7 @@ def load() -> None:
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
                 raise  # something that the module wants is missing
-            raise ValueError(f"there is no module {name!r} here or among what is installed (--module)") from None
+            raise UserError(f"there is no module {name!r} here or among what is installed (--module)") from None
 
 
 def as_words() -> str:

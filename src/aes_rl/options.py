@@ -5,6 +5,8 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from aes_rl.errors import UserError
+
 _CHECKED = {int, float, str, bool, tuple, NoneType}
 """Types that text is checked against; an option of another type takes what it is given."""
 
@@ -13,21 +15,21 @@ def assigned(config: Any, assignment: str) -> Any:
     """The configuration with one option changed, given as a.b=value."""
     path, separator, text = assignment.partition("=")
     if not separator:
-        raise ValueError(f"{assignment!r} sets no option; write name=value")
+        raise UserError(f"{assignment!r} sets no option; write name=value")
     name, _, rest = path.partition(".")
     name = name.replace("-", "_")
     known = {field.name for field in fields(config)}
     if name not in known:
-        raise ValueError(f"{assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
+        raise UserError(f"{assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
     if rest:
         current = getattr(config, name)
         if not is_dataclass(current):
-            raise ValueError(f"{assignment!r}: {name} has no options of its own")
+            raise UserError(f"{assignment!r}: {name} has no options of its own")
         return replace(config, **{name: assigned(current, f"{rest}={text}")})
     try:
         annotation = get_type_hints(type(config))[name]
     except NameError as error:
-        raise ValueError(f"{assignment!r}: the types of {type(config).__name__} cannot be read: {error}") from error
+        raise UserError(f"{assignment!r}: the types of {type(config).__name__} cannot be read: {error}") from error
     return replace(config, **{name: _typed(text, annotation, assignment)})
 
 
@@ -47,7 +49,7 @@ def _typed(text: str, annotation: Any, assignment: str) -> Any:
         return value
     if str not in kinds:
         known = [*map(str, words), *(kind.__name__.replace("NoneType", "None") for kind in kinds)]
-        raise ValueError(f"{assignment!r}: it takes {' or '.join(known)}, not {text!r}")
+        raise UserError(f"{assignment!r}: it takes {' or '.join(known)}, not {text!r}")
     return text
 
 

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from importlib import import_module
 
+from aes_rl.errors import UserError
+
 _HELP = """aes-rl lab: what samplers do to the variance of the gradient, and whether the theory holds
 
   aes-rl lab variance RUN            how much of it each sampler removes in a run's newest checkpoint
@@ -27,6 +29,6 @@ def lab(words: list[str]) -> None:
         print(_HELP)
         return
     if words[0] not in _EXPERIMENTS:
-        raise ValueError(f"unknown experiment {words[0]!r}; aes-rl lab has: {', '.join(_EXPERIMENTS)}")
+        raise UserError(f"unknown experiment {words[0]!r}; aes-rl lab has: {', '.join(_EXPERIMENTS)}")
     experiment: Callable[[list[str]], None] = getattr(import_module(_EXPERIMENTS[words[0]]), words[0])
     experiment(words[1:])

@@ -13,6 +13,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 from rich.progress import track
 
+from aes_rl.errors import UserError
 from aes_rl.lab import theory
 from aes_rl.lab.regret import (
     STREAMS,
@@ -75,7 +76,7 @@ def regret(words: list[str]) -> None:
     """Measure, draw and write."""
     asked = tyro.cli(Experiment, prog="aes-rl lab regret", args=words)
     if min(asked.updates) < asked.slots or len(asked.updates) < 2:
-        raise ValueError(f"updates are {asked.updates}; give two or more, each at least {asked.slots}, the slots")
+        raise UserError(f"updates are {asked.updates}; give two or more, each at least {asked.slots}, the slots")
     jobs = [*_static(asked), *_moving(asked), *_equal_samples(asked), *_parameters(asked)]
     console = Console()
     rows = [

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl.errors import UserError
 from aes_rl.experiments.simulations import Simulation, simulate
 from aes_rl.lab.score import Point
 from aes_rl.lab.trace import Facts, Trace, load
@@ -102,7 +103,7 @@ def parse(text: str, facts: Facts) -> Any:
     if name == "adaptive":
         config = adaptive_of_the_paper(facts.task, facts.agent) or config
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
-        raise ValueError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
+        raise UserError(f"{name} hears from all slots at once; a recorded problem has draws and feedback")
     return with_options_of(text, config)
 
 
@@ -115,7 +116,7 @@ def find(paths: Sequence[Path]) -> list[Trace]:
     """The recorded problems in files and folders, or shipped under a name."""
     files = [file for path in paths for file in _files(path)]
     if not files:
-        raise ValueError(
+        raise UserError(
             f"no recorded problem in {', '.join(map(str, paths))}; record one with aes-rl train --trace-every and "
             "aes-rl lab pack"
         )
@@ -123,7 +124,7 @@ def find(paths: Sequence[Path]) -> list[Trace]:
     names = [problem.name for problem in problems]
     for name in names:
         if names.count(name) > 1:
-            raise ValueError(
+            raise UserError(
                 f"{names.count(name)} of the recorded problems are called {name}; give one of them at a time"
             )
     return problems
@@ -136,7 +137,7 @@ def _files(path: Path) -> list[Path]:
         return [path]
     shipped = {file.stem: file for file in sorted(PROBLEMS.glob("*.safetensors"))}
     if str(path) not in shipped:
-        raise ValueError(f"there is no recorded problem {path}; those that come along are {', '.join(shipped)}")
+        raise UserError(f"there is no recorded problem {path}; those that come along are {', '.join(shipped)}")
     return [shipped[str(path)]]
 
 

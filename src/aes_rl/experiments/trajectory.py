@@ -13,6 +13,7 @@ from rich.console import Console
 from rich.progress import track
 
 from aes_rl.agents.trajectory import Trajectory
+from aes_rl.errors import UserError
 from aes_rl.lab import theory
 from aes_rl.lab.trajectories import Costs, run
 from aes_rl.report.figures import LOOK, save, style_of
@@ -45,7 +46,7 @@ def trajectory(words: list[str]) -> None:
     """Train, draw and write."""
     asked = tyro.cli(TrajectoryExperiment, prog="aes-rl lab trajectory", args=words)
     if asked.updates < asked.capacity:
-        raise ValueError(f"updates are {asked.updates}; give at least the capacity, {asked.capacity}")
+        raise UserError(f"updates are {asked.updates}; give at least the capacity, {asked.capacity}")
     first = list(_looks(asked, Uniform(), True, asked.seeds[0]))
     largest = max(look.largest_norm for look in first)
     jobs = [(setting, name) for setting in ("static", "dynamic") for name in _samplers(setting, largest, asked)]

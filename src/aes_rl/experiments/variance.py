@@ -7,6 +7,7 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl.errors import UserError
 from aes_rl.lab.drawn import Comparison, compare
 from aes_rl.lab.measure import Metric, measure
 from aes_rl.training.command import loaded
@@ -35,7 +36,7 @@ def variance(words: list[str]) -> None:
     """Print a reading of every member."""
     asked = tyro.cli(Variance, prog="aes-rl lab variance", args=words)
     if asked.drawn_pairs and asked.metric != "euclidean":
-        raise ValueError(f"drawn_pairs compares in the euclidean metric; metric is {asked.metric!r}")
+        raise UserError(f"drawn_pairs compares in the euclidean metric; metric is {asked.metric!r}")
     run = loaded(asked.run)
     batch_size = run.config.agent_config.batch_size
     readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)

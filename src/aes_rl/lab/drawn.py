@@ -9,6 +9,7 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.agents import AbstractAgent
+from aes_rl.errors import UserError
 from aes_rl.lab.measure import expected_norms
 from aes_rl.lab.variance import cost
 from aes_rl.replay import Replay
@@ -40,7 +41,7 @@ def compare(
     checks.count("pairs", pairs)
     live = len(replay)
     if live == 0:
-        raise ValueError("the replay is empty; there is no gradient to measure")
+        raise UserError("the replay is empty; there is no gradient to measure")
     probabilities = replay.sampler.probabilities().cpu().double()[:, :live]
     norms = expected_norms(agent, replay, np.arange(live), noise_draws, seed=seed)
     formula = (cost(norms.total, probabilities) / live**2 - norms.of_mean) / batch_size

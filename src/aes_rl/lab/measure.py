@@ -16,6 +16,7 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.agents import AbstractAgent
+from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
 from aes_rl.types import Signals
@@ -83,7 +84,7 @@ def measure(
         checks.count("slots", slots)
     live = len(replay)
     if live == 0:
-        raise ValueError("the replay is empty; there is no gradient to measure")
+        raise UserError("the replay is empty; there is no gradient to measure")
     generator = np.random.default_rng(seed)
     is_exact = slots is None or slots >= live
     chosen = np.arange(live) if is_exact else np.sort(generator.choice(live, slots, replace=False))

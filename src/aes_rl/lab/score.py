@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from aes_rl.errors import UserError
 from aes_rl.lab.trace import Trace
 from aes_rl.lab.variance import captured_fraction, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import default_forget_every
@@ -85,7 +86,7 @@ def score_of(config: Any, trace: Trace, batch_size: int | None = None, seed: int
                 points.append(_point(trace, moment, sampler))
             moment += 1
     if not points:
-        raise ValueError(
+        raise UserError(
             f"{trace.name} has no moment with {_FEWEST_SLOTS} recorded slots; record more of them (--traced-slots), or "
             "thin less"
         )

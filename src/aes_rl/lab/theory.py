@@ -6,6 +6,8 @@ given with the constant one and G² as their unit: they show a rate, not a level
 
 import math
 
+from aes_rl.errors import UserError
+
 
 def largest_norm(rewards: float, discount: float, horizon: int, policy_floor: float, lipschitz: float) -> float:
     """Lemma 1: G² for rewards up to ζ, probabilities from β and score functions up to L, over H steps."""
@@ -26,7 +28,7 @@ def partial_information(updates: int, slots: int, largest: float) -> float:
 def exploration(slots: int, updates: int) -> float:
     """Corollary 2's κ."""
     if updates < slots:
-        raise ValueError(f"Corollary 2 needs at least as many updates as slots; {updates} updates, {slots} slots")
+        raise UserError(f"Corollary 2 needs at least as many updates as slots; {updates} updates, {slots} slots")
     return float((slots / updates) ** (1 / 3))
 
 

@@ -16,6 +16,7 @@ from safetensors import safe_open
 from safetensors.numpy import load_file, save_file
 
 from aes_rl.agents import AbstractAgent
+from aes_rl.errors import UserError
 from aes_rl.lab.measure import looks
 from aes_rl.replay import Replay
 
@@ -83,11 +84,11 @@ def load(path: Path) -> Trace:
     """A recorded problem from its file, or from the folder that a run in progress writes."""
     parts = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
     if not parts or not parts[0].exists():
-        raise ValueError(f"{path} holds no recorded problem; record one with aes-rl train --trace-every")
+        raise UserError(f"{path} holds no recorded problem; record one with aes-rl train --trace-every")
     with safe_open(parts[0], "numpy") as file:
         known = json.loads((file.metadata() or {}).get("facts", "{}"))
     if known.get("version") != VERSION:
-        raise ValueError(f"{path} has version {known.get('version')}; this program reads {VERSION}")
+        raise UserError(f"{path} has version {known.get('version')}; this program reads {VERSION}")
     pieces = [load_file(part) for part in parts]
     slots = pieces[-1]["errors"].shape[-1]
     whole = {name: np.concatenate([_widened(piece[name], slots) for piece in pieces]) for name in pieces[0]}

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from aes_rl.agents.trajectory import Items, Trajectory, TrajectoryAgent
+from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
@@ -58,7 +59,7 @@ class Collector:
         )
         self.observation_size = int(np.prod(self.environment.observation_space.shape or ()))
         if self.observation_size == 0:
-            raise ValueError(f"{task} has no vector observations; the trajectory agent needs them")
+            raise UserError(f"{task} has no vector observations; the trajectory agent needs them")
         self._space, self._config = space, config
         self._generator = torch.Generator().manual_seed(seed)
         self._seed: int | None = seed

@@ -10,6 +10,7 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.engines import fused
 from aes_rl.engines.torch_engine import as_int64
+from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
@@ -51,7 +52,7 @@ class Replay:
         `remembers_feedback` keeps the update of every slot's last report, so that its age can be measured.
         """
         if len(samplers) != len(seeds):
-            raise ValueError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
+            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
         self.sampler = Sampler(
             samplers, capacity=capacity, total_updates=total_updates, device=device, engine=engine, dtype=dtype
         )
@@ -85,7 +86,7 @@ class Replay:
         if isinstance(finite, Tensor):
             self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
         elif not finite:
-            raise ValueError(_name_the_fault(transition, self.storage.rows.dtype))
+            raise UserError(_name_the_fault(transition, self.storage.rows.dtype))
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
         self.storage.write(slots, packed)
@@ -116,7 +117,7 @@ class Replay:
         """
         if bool(self._fault.any()):
             member = int(self._fault.nonzero()[0])
-            raise ValueError(
+            raise UserError(
                 f"{self.storage.first_fault(member)} of member {member} was not finite at insertion "
                 f"{int(self._fault[member])}; the buffer holds it now, go on from an earlier checkpoint"
             )
@@ -135,7 +136,7 @@ class Replay:
         own = self.state_dict()
         checks.same_layout("replay", own, state)
         if not torch.equal(state["seeds"].cpu(), own["seeds"]):
-            raise ValueError(f"the state was saved with seeds {state['seeds'].tolist()}, not {self.streams.seeds}")
+            raise UserError(f"the state was saved with seeds {state['seeds'].tolist()}, not {self.streams.seeds}")
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.storage.rows.copy_(state["rows"])

@@ -5,6 +5,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aes_rl.engines import fused
+from aes_rl.errors import UserError
 from aes_rl.samplers.rule import Setting
 from aes_rl.types import Draw, Signals
 
@@ -53,7 +54,7 @@ class Accumulator:
 def check_networks(networks: Networks) -> None:
     """Raise unless `networks` names some networks or is None."""
     if networks is not None and (not isinstance(networks, tuple) or not networks):
-        raise ValueError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
+        raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
 
 
 def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
@@ -61,7 +62,7 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
     reported = signals.gradient_norm
     for name in networks or ():
         if name not in reported:
-            raise ValueError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
+            raise UserError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
     return _total(*(reported[name] for name in networks or reported))
 
 

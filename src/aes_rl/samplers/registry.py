@@ -4,6 +4,7 @@ import re
 from dataclasses import fields, replace
 from typing import Any
 
+from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
@@ -28,12 +29,12 @@ RULES: dict[str, type[AbstractRule]] = {
 def configure(name: str, **options: Any) -> Any:
     """The configuration of a sampler by its registered name, such as `configure("adaptive", floor=0.1)`."""
     if name not in RULES:
-        raise ValueError(f"unknown sampler {name!r}; the samplers are {', '.join(RULES)}")
+        raise UserError(f"unknown sampler {name!r}; the samplers are {', '.join(RULES)}")
     config_type = RULES[name].config_type
     known = [field.name for field in fields(config_type)]
     for option in options:
         if option not in known:
-            raise ValueError(f"sampler {name!r} has no option {option!r}; its options are {', '.join(known)}")
+            raise UserError(f"sampler {name!r} has no option {option!r}; its options are {', '.join(known)}")
     return config_type(**options)
 
 
@@ -48,12 +49,12 @@ def with_options_of(text: str, config: Any) -> Any:
     options = re.split(r",(?=[\w-]+=)", rest) if colon else []
     names = [option.partition("=")[0].replace("-", "_") for option in options]
     if len(set(names)) != len(names):
-        raise ValueError(f"sampler {text!r} has an option twice; give each once")
+        raise UserError(f"sampler {text!r} has an option twice; give each once")
     try:
         for option in options:
             config = assigned(config, option)
     except ValueError as error:
-        raise ValueError(f"sampler {name!r}: {error}") from None
+        raise UserError(f"sampler {name!r}: {error}") from None
     return config
 
 

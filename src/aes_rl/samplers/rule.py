@@ -9,6 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aes_rl.engines import AbstractEngine
+from aes_rl.errors import UserError
 from aes_rl.samplers.distribution import Overwrite
 from aes_rl.types import Draw, Signal, Signals
 
@@ -89,4 +90,4 @@ def schedule(first: float, last: float | None, update_step: int, setting: Settin
 def require_total_updates(what: str, setting: Setting) -> None:
     """Raise where a schedule has no end to run to."""
     if setting.total_updates is None:
-        raise ValueError(f"{what} is annealed over the run, whose length is unknown; give total_updates")
+        raise UserError(f"{what} is annealed over the run, whose length is unknown; give total_updates")

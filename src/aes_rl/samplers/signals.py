@@ -8,6 +8,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl.engines import AbstractEngine, fused
+from aes_rl.errors import UserError
 from aes_rl.samplers.distribution import AbstractDistribution
 from aes_rl.types import Counter, Draw, Signal, Signals
 
@@ -15,16 +16,16 @@ from aes_rl.types import Counter, Draw, Signal, Signals
 def check(signals: Signals, needs: Signal, draw: Draw) -> None:
     """Raise unless everything needed was reported, in the shape of the draw."""
     if Signal.TD_ERROR in needs and signals.td_error is None:
-        raise ValueError("the sampler learns from TD errors and got none; give Signals(td_error=…)")
+        raise UserError("the sampler learns from TD errors and got none; give Signals(td_error=…)")
     if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
-        raise ValueError("the sampler learns from gradient norms and got none; give Signals(gradient_norm={…})")
+        raise UserError("the sampler learns from gradient norms and got none; give Signals(gradient_norm={…})")
     for name, values in _named(signals):
         if values.shape != draw.slots_view.shape:
-            raise ValueError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
+            raise UserError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
         if values.dtype not in (torch.float32, torch.float64):
-            raise ValueError(f"{name} is {values.dtype}; report it as float32 or float64")
+            raise UserError(f"{name} is {values.dtype}; report it as float32 or float64")
         if values.requires_grad:
-            raise ValueError(f"{name} is part of a gradient computation; detach it before reporting it")
+            raise UserError(f"{name} is part of a gradient computation; detach it before reporting it")
 
 
 def screened(
@@ -54,7 +55,7 @@ def values_may_count(name: str, values: Float[Tensor, "P B"], engine: AbstractEn
     if isinstance(verdict, Tensor):
         return verdict
     if not verdict:
-        raise ValueError(_name_the_fault(name, values, _lowest(name)))
+        raise UserError(_name_the_fault(name, values, _lowest(name)))
     return None
 
 

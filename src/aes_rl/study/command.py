@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
 from aes_rl import checks
+from aes_rl.errors import RunError
 from aes_rl.machine import on_signals
 from aes_rl.study.grid import Population, Study, prepare
 from aes_rl.study.local import LocalExecutor
@@ -77,7 +78,7 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     _console.print(f"{done} of {runs} runs are finished. Look at them with\n  aes-rl report {directory}")
     if summary.failed:
         last_lines = "; ".join(f"{name}: {_last_line(reason)}" for name, reason in summary.failed.items())
-        raise RuntimeError(f"{len(summary.failed)} of {len(packed)} populations failed ({last_lines})")
+        raise RunError(f"{len(summary.failed)} of {len(packed)} populations failed ({last_lines})")
     return summary
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from aes_rl import checks, paper
+from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
@@ -42,9 +43,9 @@ class Study:
         for kind in ("tasks", "agents", "samplers", "seeds"):
             values = getattr(self, kind)
             if not values:
-                raise ValueError(f"no {kind} were given; give at least one")
+                raise UserError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
-                raise ValueError(f"{kind} {values} repeat; give each once")
+                raise UserError(f"{kind} {values} repeat; give each once")
 
 
 class Population(NamedTuple):
@@ -64,7 +65,7 @@ def populations(study: Study) -> list[Population]:
     """The packed grid; a function of the study alone, so that a rerun finds the same directories."""
     at_once = study.members_per_population // len(study.samplers)
     if at_once == 0:
-        raise ValueError(
+        raise UserError(
             f"members_per_population is {study.members_per_population}; it must be at least the number of samplers, "
             f"{len(study.samplers)}"
         )
@@ -77,7 +78,7 @@ def populations(study: Study) -> list[Population]:
                 try:
                     config = configured(replace(base, samplers=study.samplers, seeds=seeds), study.env_steps, study.set)
                 except ValueError as error:
-                    raise ValueError(f"{task}, {agent}: {error}") from None
+                    raise UserError(f"{task}, {agent}: {error}") from None
                 packed.append(Population(f"{task}/{agent}/{number}", config))
     return packed
 
@@ -88,7 +89,7 @@ def configured(base: Training, env_steps: int | None, assignments: Sequence[str]
     for assignment in assignments:
         name = assignment.partition("=")[0].replace("-", "_")
         if name in _OWN_OPTIONS:
-            raise ValueError(f"set {assignment!r}: {name} has an option of its own; use that")
+            raise UserError(f"set {assignment!r}: {name} has an option of its own; use that")
         config = assigned(config, assignment)
     if config.workers is None and config.device == "cpu":
         config = replace(config, workers=0)  # other populations have the other cores
@@ -107,7 +108,7 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     if path.exists():
         record.refuse_another(f"{directory} holds another study", json.loads(path.read_text()), wanted)
     elif directory.exists() and any(directory.iterdir()):
-        raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
+        raise UserError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
     record.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for population in packed:

@@ -11,6 +11,7 @@ import tyro
 from rich.console import Console
 
 from aes_rl import checks, paper
+from aes_rl.errors import RunError, UserError
 from aes_rl.study.command import Execution, execute_shown, executor_of, run_study
 from aes_rl.study.grid import AgentName, Population, Study, configured
 from aes_rl.training import Training, preset, record
@@ -62,7 +63,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
     try:
         import optuna
     except ImportError as error:
-        raise ValueError("tuning needs Optuna; pip install 'aes-rl[tune]'") from error
+        raise UserError("tuning needs Optuna; pip install 'aes-rl[tune]'") from error
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions: dict[str, Any] = {
         "floor": optuna.distributions.FloatDistribution(0.02, 0.5),
@@ -91,7 +92,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
     finally:
         executor.close()
     if not [trial for trial in search.trials if trial.value is not None]:
-        raise RuntimeError(f"no trial finished; see {asked.directory / 'trials'}")
+        raise RunError(f"no trial finished; see {asked.directory / 'trials'}")
     best: dict[str, Any] = search.best_trial.params
     record.write_whole(asked.directory / "best.json", json.dumps({"score": search.best_value, **best}, indent=1) + "\n")
     _console.print(f"best of {asked.trials} trials on seed {asked.seed}: {search.best_value:.1f} with {best}")

@@ -14,6 +14,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from aes_rl.errors import UserError
 from aes_rl.training.run import Run
 from aes_rl.training.simulator import Saved
 
@@ -70,20 +71,20 @@ def exists(directory: Path) -> bool:
 def load(run: Run, directory: Path) -> dict[str, int]:
     """Continue from the newest complete checkpoint; the sizes that the run's tables had then."""
     if not exists(directory):
-        raise ValueError(f"{directory} holds no complete checkpoint")
+        raise UserError(f"{directory} holds no complete checkpoint")
     newest = _finished(directory)[-1]
     try:
         facts = json.loads((newest / "facts.json").read_text())
         tensors = load_file(newest / "tensors.safetensors")
     except (OSError, ValueError, SafetensorError) as error:
-        raise ValueError(f"the checkpoint {newest} cannot be read ({error}); remove it to start anew") from error
+        raise UserError(f"the checkpoint {newest} cannot be read ({error}); remove it to start anew") from error
     if facts.get("version") != VERSION:
-        raise ValueError(f"the checkpoint {newest} has version {facts.get('version')}; this program reads {VERSION}")
+        raise UserError(f"the checkpoint {newest} has version {facts.get('version')}; this program reads {VERSION}")
     _warn_of_other_physics(facts)
     try:
         _restore(run, facts, tensors)
     except KeyError as error:
-        raise ValueError(f"the checkpoint {newest} lacks {error}; it is another program's or incomplete") from error
+        raise UserError(f"the checkpoint {newest} lacks {error}; it is another program's or incomplete") from error
     files: dict[str, int] = facts["files"]
     return files
 

@@ -17,6 +17,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from aes_rl import extensions
+from aes_rl.errors import RunError, UserError
 from aes_rl.training import checkpoint, memory, simulator
 from aes_rl.training import record as files
 from aes_rl.training.config import Training
@@ -87,7 +88,7 @@ def _continue(directory: Path) -> None:
     """Go on with a run as it was asked for."""
     config = files.read_config(directory)
     if (directory / "evaluations.csv").exists() and not checkpoint.exists(directory / "checkpoint"):
-        raise ValueError(
+        raise UserError(
             f"{directory} has no checkpoint to continue from; to start its run again from nothing, give the options too"
         )
     run_session(config, directory)
@@ -139,7 +140,7 @@ def record(words: list[str]) -> None:
     asked = tyro.cli(Record, prog="aes-rl record", args=words)
     run = loaded(asked.run)
     if not 0 <= asked.member < len(run.config.members):
-        raise ValueError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
+        raise UserError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
     environment = _filmed(run.config.task)
     space: Any = environment.action_space
     observation, _ = environment.reset(seed=run.evaluation_seeds(asked.number, 1)[asked.member][0])
@@ -168,7 +169,7 @@ def _filmed(task: str) -> Any:
         environment.reset(seed=0)
         environment.render()
     except Exception as error:  # every graphics library fails in its own way
-        raise RuntimeError(
+        raise RunError(
             f"{task} could not be rendered ({type(error).__name__}: {error}); install EGL (on Debian libegl1), or "
             "OSMesa (libosmesa6) and set MUJOCO_GL=osmesa"
         ) from error

@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
+from aes_rl.errors import UserError
 from aes_rl.samplers.registry import RULES, with_options_of, without_options
 from aes_rl.types import Signal
 
@@ -109,23 +110,23 @@ class Training:
         for name in self.samplers:
             if without_options(name) not in TRAINABLE:
                 known = ", ".join(TRAINABLE)
-                raise ValueError(
+                raise UserError(
                     f"unknown sampler {without_options(name)!r}; the samplers are {known}, and --module adds your own"
                 )
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
-                raise ValueError(f"no {kind} were given; give at least one")
+                raise UserError(f"no {kind} were given; give at least one")
             if len(set(values)) != len(values):
-                raise ValueError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
+                raise UserError(f"{kind} {values} repeat; give each once, a repeated run would say nothing new")
         for (name, config), (other, same) in combinations(self._by_name().items(), 2):
             if config == same:
-                raise ValueError(f"samplers {name} and {other} have the same options; give each once")
+                raise UserError(f"samplers {name} and {other} have the same options; give each once")
         if not re.fullmatch(r"cpu|cuda(:\d+)?", self.device):
-            raise ValueError(f"device is {self.device!r}; it must be cpu, cuda, or cuda:N for one of several GPUs")
+            raise UserError(f"device is {self.device!r}; it must be cpu, cuda, or cuda:N for one of several GPUs")
         if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
-            raise ValueError("trace_every needs one update an environment step: a record counts visits by insertions")
+            raise UserError("trace_every needs one update an environment step: a record counts visits by insertions")
         if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
-            raise ValueError(
+            raise UserError(
                 f"trace_every needs a first sampler that overwrites the oldest slot, such as uniform; "
                 f"{self.samplers[0]} overwrites by {self.sampler_configs[0].overwrite!r}"
             )
@@ -158,7 +159,7 @@ class Training:
     def require_learning(self) -> None:
         """Raise where the run would end before its first update, or a sampler hears of a network that is not there."""
         if self.warm_up_steps >= self.env_steps:
-            raise ValueError(
+            raise UserError(
                 f"{self.agent}.warm_up_steps is {self.warm_up_steps:,} and the run has {self.env_steps:,} environment "
                 "steps, so nothing would be learned; lower the one or raise the other"
             )
@@ -166,7 +167,7 @@ class Training:
         for config in self.sampler_configs:
             unknown = set(getattr(config, "networks", None) or ()) - known
             if unknown:
-                raise ValueError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
+                raise UserError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
 
     @property
     def total_updates(self) -> int:

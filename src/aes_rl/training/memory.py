@@ -2,6 +2,7 @@
 
 import torch
 
+from aes_rl.errors import UserError
 from aes_rl.training.board import Sizes
 from aes_rl.training.config import Training
 
@@ -20,7 +21,7 @@ def available(device: str) -> int:
     """Free bytes of a device."""
     if torch.device(device).type == "cuda":
         if not torch.cuda.is_available():
-            raise ValueError(f"device is {device} and torch {torch.__version__} finds no CUDA GPU; use --device cpu")
+            raise UserError(f"device is {device} and torch {torch.__version__} finds no CUDA GPU; use --device cpu")
         return int(torch.cuda.mem_get_info(torch.device(device))[0])
     with open("/proc/meminfo") as lines:
         known = dict(line.split(":", 1) for line in lines)
@@ -31,7 +32,7 @@ def require(config: Training, sizes: Sizes) -> None:
     """Raise if the replay of a population does not fit."""
     wanted, free = needed(config, sizes), available(config.device)
     if wanted > free:
-        raise ValueError(
+        raise UserError(
             f"the replay of {len(config.members)} members with {config.capacity:,} slots each needs "
             f"{gigabytes(wanted)} and {config.device} has {gigabytes(free)} free; train fewer members at a time, or "
             "lower capacity"

@@ -5,6 +5,7 @@ from typing import Literal
 
 from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
+from aes_rl.errors import UserError
 from aes_rl.samplers.adaptive import Adaptive
 from aes_rl.training.config import SamplerOptions, Training
 
@@ -28,7 +29,7 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         return Training(task=task, agent=agent)
     adaptive = adaptive_of_the_paper(task, agent)
     if adaptive is None:
-        raise ValueError(
+        raise UserError(
             f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}; "
             "--preset default takes any"
         )

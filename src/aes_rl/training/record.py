@@ -16,6 +16,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from aes_rl.agents import DDPG, SAC
+from aes_rl.errors import RunError, UserError
 from aes_rl.machine import cores
 from aes_rl.samplers.registry import RULES
 from aes_rl.training.config import TRAINABLE, SamplerOptions, Training, field_of
@@ -30,7 +31,7 @@ class Table:
     def __init__(self, path: Path, columns: tuple[str, ...], size: int | None):
         """Start the file, or continue it after its first `size` bytes."""
         if size is not None and path.stat().st_size < size:
-            raise ValueError(f"{path} is shorter than its checkpoint says ({size} bytes); the run cannot be resumed")
+            raise UserError(f"{path} is shorter than its checkpoint says ({size} bytes); the run cannot be resumed")
         self._file = path.open("w" if size is None else "r+", newline="")
         if size is not None:
             self._file.truncate(size)
@@ -78,7 +79,7 @@ def alone_in(directory: Path, patience: float) -> Iterator[None]:
     try:
         lock.acquire()
     except Timeout:
-        raise RuntimeError(
+        raise RunError(
             f"another process, or a Session of this one that was not closed, is training in {directory}; stop it first"
         ) from None
     try:
@@ -93,7 +94,7 @@ def check_directory(directory: Path, config: Training) -> None:
         there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
         refuse_another(f"{directory} holds a run with another configuration", there, here)
     elif directory.exists() and any(path.name != _LOCK for path in directory.iterdir()):
-        raise ValueError(f"{directory} is not empty and holds no run; choose another directory")
+        raise UserError(f"{directory} is not empty and holds no run; choose another directory")
 
 
 def refuse_another(what: str, there: dict[str, Any], here: dict[str, Any]) -> None:
@@ -103,7 +104,7 @@ def refuse_another(what: str, there: dict[str, Any], here: dict[str, Any]) -> No
     ]
     if other:
         more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-        raise ValueError(f"{what} ({', '.join(other[:3])}{more}); choose another directory, or delete this one")
+        raise UserError(f"{what} ({', '.join(other[:3])}{more}); choose another directory, or delete this one")
 
 
 def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -139,7 +140,7 @@ def read_config(directory: Path) -> Training:
     """The configuration of a run."""
     path = directory / "config.json"
     if not path.exists():
-        raise ValueError(f"{directory} holds no run: there is no config.json in it")
+        raise UserError(f"{directory} holds no run: there is no config.json in it")
     try:
         values = json.loads(path.read_text())
         samplers = {
@@ -150,7 +151,7 @@ def read_config(directory: Path) -> Training:
         values["sampler"] = replace(SamplerOptions(), **samplers)
         return Training(**_tuples(values))
     except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is not this program's: {error}") from error
+        raise UserError(f"{path} is not this program's: {error}") from error
 
 
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
+from aes_rl.errors import UserError
 from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
 from aes_rl.machine import cores, on_signals
@@ -229,7 +230,7 @@ def _require_own(directory: Path, config: Training) -> None:
     """Raise where the directory is another run's, or its run cannot be continued."""
     record.check_directory(directory, config)
     if record.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
-        raise ValueError(f"{directory} holds a finished run and no checkpoint; choose another directory")
+        raise UserError(f"{directory} holds a finished run and no checkpoint; choose another directory")
 
 
 def _numbers(learned: Learned) -> dict[str, list[float]]:
@@ -270,5 +271,5 @@ def _tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise ValueError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
+        raise UserError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
     return SummaryWriter(str(directory / "tensorboard"))

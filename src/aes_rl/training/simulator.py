@@ -7,6 +7,7 @@ import numpy as np
 from gymnasium.wrappers import TimeLimit
 
 from aes_rl import paper
+from aes_rl.errors import UserError
 
 _ALSO = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 """Derived quantities that tasks read before the simulator computes them again."""
@@ -24,18 +25,18 @@ def make(task: str, **options: Any) -> gymnasium.Env[Any, Any]:
     try:
         environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise ValueError(f"task {task!r} cannot be made: {error}") from error
+        raise UserError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
         known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
         hint = f"; there are {', '.join(known)}" if known else "; the paper's are listed by aes-rl train --help"
-        raise ValueError(f"unknown task {task!r}{hint}") from error
+        raise UserError(f"unknown task {task!r}{hint}") from error
     actions, observations = environment.action_space, environment.observation_space
     if not isinstance(actions, gymnasium.spaces.Box) or actions.shape is None or len(actions.shape) != 1:
-        raise ValueError(f"task {task!r} has the action space {actions}; DDPG and SAC need a vector of numbers")
+        raise UserError(f"task {task!r} has the action space {actions}; DDPG and SAC need a vector of numbers")
     if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
-        raise ValueError(f"task {task!r} has unbounded actions; wrap it so that they lie in a box")
+        raise UserError(f"task {task!r} has unbounded actions; wrap it so that they lie in a box")
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
-        raise ValueError(f"task {task!r} has the observation space {observations}; flatten it to a vector first")
+        raise UserError(f"task {task!r} has the observation space {observations}; flatten it to a vector first")
     return environment
 
 

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from aes_rl.agents import SAC
+from aes_rl.errors import UserError
 from aes_rl.machine import cores
 from aes_rl.training import loop
 from aes_rl.training.capture import Captured
@@ -126,10 +127,10 @@ def bench(words: list[str]) -> None:
     """Print and write how fast populations train."""
     asked = tyro.cli(Bench, prog="aes-rl bench", args=words)
     if not torch.cuda.is_available():
-        raise ValueError("aes-rl bench gpu needs an NVIDIA GPU that torch can see; there is none")
+        raise UserError("aes-rl bench gpu needs an NVIDIA GPU that torch can see; there is none")
     for members in asked.members:
         if members % len(MIXED):
-            raise ValueError(f"members is {members}; it must be a multiple of {len(MIXED)}, one share a sampler")
+            raise UserError(f"members is {members}; it must be a multiple of {len(MIXED)}, one share a sampler")
     rows = [_mixed(asked, members, tf32) for members in asked.members for tf32 in asked.tf32]
     pairs = {members: _pair(asked, members) for members in asked.members}
     figures: dict[str, Any] = {}

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from typing_extensions import override
 
+from aes_rl.errors import RunError
 from aes_rl.training.bell import Bell
 from aes_rl.training.board import Board, Sizes, board_size
 from aes_rl.training.group import Group
@@ -56,16 +57,16 @@ class Helper:
         except (BrokenPipeError, OSError) as error:
             if self.has_answered():
                 self.answer()  # it says what went wrong
-            raise RuntimeError(self._obituary()) from error
+            raise RunError(self._obituary()) from error
 
     def answer(self) -> Any:
         """Wait for the answer to a request."""
         try:
             kind, content = self._pipe.recv()
         except (EOFError, OSError) as error:
-            raise RuntimeError(self._obituary()) from error
+            raise RunError(self._obituary()) from error
         if kind == "failed":
-            raise RuntimeError(f"{self.who} failed:\n{content}")
+            raise RunError(f"{self.who} failed:\n{content}")
         return content
 
     def has_answered(self) -> bool:
