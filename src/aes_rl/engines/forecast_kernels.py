@@ -3,7 +3,7 @@
 import numpy as np
 from numba import njit
 
-from aes_rl.engines.forecasts import AGES, PRIOR_DRAWS
+from aes_rl.engines.forecasts import AGES, MOST_LOG, PRIOR_DRAWS
 
 
 @njit(cache=True)
@@ -30,13 +30,18 @@ def _mean_and_variance(moments):
 
 
 @njit(cache=True)
+def _mass(half_log):
+    return np.exp(min(max(half_log, -MOST_LOG), MOST_LOG))
+
+
+@njit(cache=True)
 def forget(seen, moments, slots, masses):
     """Know nothing of some slots, and the masses that they have then."""
     for member in range(slots.shape[0]):
         mean, variance = _mean_and_variance(moments[member])
         for k in range(slots.shape[1]):
             seen[member, np.uint64(slots[member, k])] = 0
-            masses[member, k] = np.exp(0.5 * (mean + 0.5 * variance))
+            masses[member, k] = _mass(0.5 * (mean + 0.5 * variance))
 
 
 @njit(cache=True)
@@ -77,9 +82,7 @@ def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squ
             if seen[member, slot] > 0:
                 log = float(logs[member, slot])
                 slope = _slope(pairs[member], _bucket(max(now - seen[member, slot], horizon)), variance)
-            masses[member, position] = np.exp(
-                0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope))
-            )
+            masses[member, position] = _mass(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope)))
 
 
 @njit(cache=True)
@@ -87,7 +90,7 @@ def forecast(logs, seen, moments, pairs, updates, masses):
     """The masses of all slots: two numbers for every age, and one exponential a slot."""
     for member in range(logs.shape[0]):
         mean, variance = _mean_and_variance(moments[member])
-        unseen = np.exp(0.5 * (mean + 0.5 * variance))
+        unseen = _mass(0.5 * (mean + 0.5 * variance))
         starts, rises = np.empty(AGES), np.empty(AGES)
         for bucket in range(AGES):
             slope = _slope(pairs[member], bucket, variance)
@@ -98,4 +101,4 @@ def forecast(logs, seen, moments, pairs, updates, masses):
                 masses[member, slot] = unseen
             else:
                 bucket = _bucket(updates[0] - seen[member, slot])
-                masses[member, slot] = np.exp(starts[bucket] + rises[bucket] * float(logs[member, slot]))
+                masses[member, slot] = _mass(starts[bucket] + rises[bucket] * float(logs[member, slot]))

@@ -13,6 +13,9 @@ AGES = 24
 """Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
 PRIOR_DRAWS = 16.0
 """A slope starts as if so many pairs of typical size had shown none: without evidence, draws are uniform."""
+MOST_LOG = 300.0
+"""Largest absolute logarithm of a mass. Norms that differ by dozens of orders of magnitude have a variance whose
+exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
 
 
 class Knowledge(NamedTuple):
@@ -88,8 +91,7 @@ def _observed(
     _, _, slopes = statistics_of(moments, pairs)
     slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=horizon)))
     slope = torch.where(seen_now > 0, slope, 0.0)
-    masses = (0.5 * expected_log(logs_now.double(), slope, mean, variance)).exp()
-    return moments, pairs, logs_now, seen_now, masses
+    return moments, pairs, logs_now, seen_now, mass_of(expected_log(logs_now.double(), slope, mean, variance))
 
 
 def statistics_of(
@@ -123,14 +125,19 @@ def forecast(
     """`AbstractEngine.forecast` for tensors."""
     mean, variance, slopes = statistics_of(moments, pairs)
     slope = torch.where(seen > 0, slopes.gather(1, bucket_of(updates - seen)), 0.0)
-    return (0.5 * expected_log(logs.double(), slope, mean, variance)).exp()
+    return mass_of(expected_log(logs.double(), slope, mean, variance))
 
 
 @fused
-def prior_log(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
-    """Log E[d] of a slot never seen."""
+def prior_mass(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
+    """√E[d] of a slot never seen."""
     mean, variance = _mean_and_variance(moments)
-    return mean + 0.5 * variance
+    return mass_of(mean + 0.5 * variance)
+
+
+def mass_of(log: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """√E[d] from log E[d], finite and positive whatever it is."""
+    return (0.5 * log).clamp(-MOST_LOG, MOST_LOG).exp()
 
 
 def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:

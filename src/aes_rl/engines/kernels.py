@@ -64,7 +64,14 @@ def _sum_level(row, below, first):
 
 @njit(cache=True)
 def write_masses(tree, offsets, first_member, slots, masses):
-    """Write leaves in order, so that the last of a repeated slot stays, then resum the parents above them."""
+    """Write leaves in order, so that the last of a repeated slot stays, then resum the parents above them.
+
+    False, and nothing is written, where a mass is not finite and positive.
+    """
+    for member in range(slots.shape[0]):
+        for position in range(slots.shape[1]):
+            if not 0.0 < masses[member, position] < np.inf:
+                return False
     for member in range(slots.shape[0]):
         row = tree[first_member + member]
         batch = slots.shape[1]
@@ -78,6 +85,7 @@ def write_masses(tree, offsets, first_member, slots, masses):
             for position in range(batch):
                 group = np.uint64(slots[member, position]) >> np.uint64(4 * level)
                 row[first + group] = _group_sum(row, below + group * _FAN_OUT)
+    return True
 
 
 @njit(cache=True)

@@ -120,7 +120,7 @@ class TorchEngine(AbstractEngine):
     @override
     def forget(self, known: Knowledge, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
         known.seen.scatter_(1, slots, 0)
-        return forecasts.prior_log(known.moments).mul_(0.5).exp_().expand(slots.shape).contiguous()
+        return forecasts.prior_mass(known.moments).expand(slots.shape).contiguous()
 
     @override
     def forecast(self, known: Knowledge) -> Float[Tensor, "p N"]:

@@ -131,6 +131,10 @@ class Replay:
             own["heard"] = self.ages.heard
         return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
 
+    def slot_entries(self) -> frozenset[str]:
+        """The entries of the state that hold something of every slot, [P, N, …]."""
+        return frozenset({"rows", "heard", *(f"sampler.{name}" for name in self.sampler.slot_entries())})
+
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next samples are the ones the saved replay would have given."""
         own = self.state_dict()

@@ -107,6 +107,9 @@ class AdaptiveRule(AbstractRule):
         return self.accumulator.masses() if is_due or (self.has_own_nu and is_early) else None
 
     @override
+    def slot_state(self) -> dict[str, Tensor]:
+        return {"sums": self.accumulator.sums}
+
+    @override
     def state_dict(self) -> dict[str, Tensor]:
-        own = {"nu": self.accumulator.nu, "live": self.live} if self.has_own_nu else {}
-        return {"sums": self.accumulator.sums} | own
+        return {"nu": self.accumulator.nu, "live": self.live} if self.has_own_nu else {}

@@ -27,6 +27,8 @@ class AbstractDistribution(ABC):
     """The insertion that last wrote each slot, counted from 1. Int32 lasts for two billion of them."""
     clock: Counter
     """Insertions so far."""
+    fault: Bool[Tensor, "P"]
+    """Members whose rule gave a mass that is not finite and positive, where that could not raise at once."""
 
     @property
     @abstractmethod
@@ -41,6 +43,19 @@ class AbstractDistribution(ABC):
         While there is room they are appended. Then `adaptive` draws one slot from p to keep and gives up a uniform one
         of the others, which is exactly (1 − p)/(N − 1) (S11). The caller writes the masses of the new slots.
         """
+
+    @abstractmethod
+    def write(
+        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+    ) -> None:
+        """Set the masses of some live slots, where `kept`. One that is not finite and positive never gets in.
+
+        It raises at once where the host sees it; elsewhere the slot keeps its mass and `fault` is set.
+        """
+
+    @abstractmethod
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        """Set the masses of all live slots, the first of those given, in the same way."""
 
     @abstractmethod
     def draw(self, uniforms: View) -> Draw:

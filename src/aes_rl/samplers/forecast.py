@@ -43,13 +43,3 @@ class Forecast:
     def masses(self) -> Float[Tensor, "p N"]:
         """The masses of all slots, by their ages now."""
         return self._engine.forecast(self._views)
-
-    def state_dict(self) -> dict[str, Tensor]:
-        """All of it."""
-        return {
-            "logs": self.logs,
-            "seen": self.seen,
-            "moments": self.moments,
-            "pairs": self.pairs,
-            "updates": self.updates,
-        }

@@ -64,5 +64,9 @@ class FullInformationRule(AbstractRule):
         del update_step
 
     @override
-    def state_dict(self) -> dict[str, Tensor]:
+    def slot_state(self) -> dict[str, Tensor]:
         return {"sums": self.accumulator.sums}
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}

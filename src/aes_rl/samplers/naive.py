@@ -76,5 +76,9 @@ class NaiveRule(AbstractRule):
         return self.accumulator.masses()
 
     @override
-    def state_dict(self) -> dict[str, Tensor]:
+    def slot_state(self) -> dict[str, Tensor]:
         return {"sums": self.accumulator.sums}
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {}

@@ -4,14 +4,16 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool
+from jaxtyping import Bool, Float
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl.engines import kernels
 from aes_rl.engines.numba_engine import NumbaEngine
+from aes_rl.errors import UserError
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
 from aes_rl.samplers.numba_tree import NumbaTree
+from aes_rl.samplers.sum_tree import is_sound, unsound_mass
 from aes_rl.types import Draw, View
 
 _KINDS: dict[Overwrite, int] = {
@@ -33,6 +35,7 @@ class NumbaDistribution(AbstractDistribution):
         self._stamps = self.stamps.numpy()
         self._floor = self.floor.numpy()
         self._kinds = np.array([_KINDS[kind] for kind in overwrites])
+        self.fault = torch.zeros(len(floors), dtype=torch.bool)
 
     @property
     @override
@@ -54,6 +57,19 @@ class NumbaDistribution(AbstractDistribution):
         return slots
 
     @override
+    def write(
+        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+    ) -> None:
+        self.tree.write(members, slots, masses, kept)
+
+    @override
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        live = masses[:, : self.size]
+        if not bool(is_sound(live).all()):
+            raise UserError(unsound_mass(live, members.start))
+        self.tree.refill(members, live)
+
+    @override
     def draw(self, uniforms: View) -> Draw:
         size = self.size
         slots, probabilities = self.tree.draw(uniforms, self._floor, size)
@@ -73,6 +89,6 @@ class NumbaDistribution(AbstractDistribution):
 
     @override
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.tree.refill(slice(0, len(self._kinds)), state["masses"].cpu())
-        self.stamps.copy_(state["stamps"])
         self.clock = int(state["clock"])
+        self.refill(slice(0, len(self._kinds)), state["masses"].cpu())
+        self.stamps.copy_(state["stamps"])

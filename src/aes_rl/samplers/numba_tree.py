@@ -8,7 +8,8 @@ from typing_extensions import override
 
 from aes_rl.engines import kernels
 from aes_rl.engines.numba_engine import NumbaEngine
-from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.errors import UserError
+from aes_rl.samplers.sum_tree import AbstractSumTree, unsound_mass
 from aes_rl.types import View
 
 
@@ -41,7 +42,8 @@ class NumbaTree(AbstractSumTree):
         if kept is not None:
             # Repetitions of a slot are kept or not together here: it was overwritten since the draw or it was not.
             masses = torch.where(kept, masses, self.masses[members].gather(1, torch.from_numpy(slots)))
-        kernels.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy())
+        if not kernels.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy()):
+            raise UserError(unsound_mass(masses, members.start))
 
     @override
     def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:

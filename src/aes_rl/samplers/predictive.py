@@ -76,5 +76,10 @@ class PredictiveRule(AbstractRule):
         return None
 
     @override
+    def slot_state(self) -> dict[str, Tensor]:
+        return {"logs": self.forecast.logs, "seen": self.forecast.seen}
+
+    @override
     def state_dict(self) -> dict[str, Tensor]:
-        return self.forecast.state_dict()
+        known = self.forecast
+        return {"moments": known.moments, "pairs": known.pairs, "updates": known.updates}

@@ -70,9 +70,16 @@ class AbstractRule(ABC):
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
         """Move schedules to the end of update `update_step` (from 1); all masses anew, or None where none changed."""
 
+    def slot_state(self) -> dict[str, Tensor]:
+        """The tensors [p, N, …] that hold something of every slot; a saved state is copied back into them in place.
+
+        A checkpoint holds the entries of live slots. Those of empty ones may not matter: `fresh` sets them.
+        """
+        return {}
+
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """The tensors that change over time; a saved state is copied back into them in place."""
+        """All other tensors that change over time; a saved state is copied back into them in place."""
 
     def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:
         """Masses of all live slots from a signal over all of them (S8)."""

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aes_rl import checks, engines
 from aes_rl.engines import AbstractEngine
+from aes_rl.errors import UserError
 from aes_rl.samplers import signals as reports
 from aes_rl.samplers.block_tree import BlockTree
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
@@ -91,7 +92,7 @@ class Sampler:
         """These live slots [P, K] hold something new, written by somebody else. No draw may await its report."""
         self._check_members("the slots are", slots)
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
-        self.distribution.tree.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
+        self.distribution.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def draw(self, uniforms: View) -> Draw:
         """Draw B live slots a member with the probabilities they have now, from B uniforms a member."""
@@ -117,8 +118,8 @@ class Sampler:
                 part = self._part(draw, members)
                 masses = rule.feedback(part, signals if part is draw else reports.of_members(signals, members))
                 if masses is not None:
-                    tree = self.distribution.tree
-                    tree.write(members, part.slots_view, masses, None if kept is None else kept[members])
+                    own = None if kept is None else kept[members]
+                    self.distribution.write(members, part.slots_view, masses, own)
 
     def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
         """Tell full-information rules the squared gradient norm of every live slot (S8)."""
@@ -136,25 +137,32 @@ class Sampler:
             squared_norms = torch.where(sound, squared_norms, 0)
         for members, rule in self._slices:
             if Signal.EVERY_GRADIENT_NORM in rule.needs:
-                self.distribution.tree.refill(members, rule.observe_all(squared_norms[members]))
+                self.distribution.refill(members, rule.observe_all(squared_norms[members]))
 
     def advance(self, update_step: int) -> None:
         """End update `update_step` (from 1): forgetting and schedules. Call once after every update, on the host."""
         for members, rule in self._slices:
             masses = rule.advance(update_step)
             if masses is not None:
-                self.distribution.tree.refill(members, self._live(masses))
+                self.distribution.refill(members, masses)
 
     def probabilities(self) -> Float[Tensor, "P n"]:
         """p(i) of every live slot now."""
         return self.distribution.probabilities()
 
     def check(self) -> None:
-        """Raise if a signal since the last check was negative or not finite. Waits for the device."""
+        """Raise if a signal since the last check was negative or not finite, or a mass. Waits for the device."""
+        if bool(self.distribution.fault.any()):
+            faulty = self.distribution.fault.nonzero().flatten().tolist()
+            self.distribution.fault.zero_()
+            raise UserError(
+                f"the rule of members {faulty} gave a mass that is not finite and above 0; the slots concerned kept "
+                "the mass they had"
+            )
         if bool(self._fault.any()):
             faulty = self._fault.nonzero().flatten().tolist()
             self._fault.zero_()
-            raise ValueError(
+            raise UserError(
                 f"members {faulty} reported a negative or non-finite signal; the draws concerned were skipped. "
                 "Look at the losses of these members: a diverged critic is the usual cause"
             )
@@ -162,12 +170,21 @@ class Sampler:
     def state_dict(self) -> dict[str, Tensor]:
         """All that changes over time. Copy it before changing the sampler further: most tensors are live."""
         state = {f"distribution.{name}": value for name, value in self.distribution.state_dict().items()}
-        for number, (members, rule) in enumerate(self._slices):
-            config = self.configs[members.start]
-            state |= {
-                f"rules.{number}.{type(config).__name__}.{name}": value for name, value in rule.state_dict().items()
-            }
+        for number, (_, rule) in enumerate(self._slices):
+            own = rule.slot_state() | rule.state_dict()
+            state |= {self._entry(number, name): value for name, value in own.items()}
         return state
+
+    def slot_entries(self) -> frozenset[str]:
+        """The entries of the state that hold something of every slot, [P, N, …]."""
+        rules = enumerate(rule for _, rule in self._slices)
+        known = {self._entry(number, name) for number, rule in rules for name in rule.slot_state()}
+        return frozenset({"distribution.masses", "distribution.stamps"} | known)
+
+    def _entry(self, number: int, name: str) -> str:
+        """What the state calls a tensor of a slice's rule."""
+        members, _ = self._slices[number]
+        return f"rules.{number}.{type(self.configs[members.start]).__name__}.{name}"
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next draws are the ones the saved sampler would have made."""
@@ -178,6 +195,7 @@ class Sampler:
                 value.copy_(state[name])
         prefix = "distribution."
         self._fault.zero_()
+        self.distribution.fault.zero_()
         self.distribution.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self._is_empty = len(self) == 0
 
@@ -197,13 +215,6 @@ class Sampler:
         if view.shape[0] != self.members:
             raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
 
-    def _live(self, masses: Float[Tensor, "p N"]) -> Float[Tensor, "p n"]:
-        """The masses of live slots; where the host does not know how many there are, of all, with zeros beyond."""
-        size = self.distribution.size
-        if isinstance(size, int):
-            return masses[:, :size]
-        return torch.where(torch.arange(self.capacity, device=masses.device) < size, masses, 0)
-
     def _part(self, draw: Draw, members: slice) -> Draw:
         return draw if len(self._slices) == 1 else draw.of_members(members)
 
@@ -215,5 +226,12 @@ def _slices(
     for config, same in groupby(configs):
         stop = start + len(list(same))
         setting = Setting(stop - start, capacity, total_updates, engine, dtype)
-        yield _Slice(slice(start, stop), rule_for(config)(config, setting))
+        rule = rule_for(config)(config, setting)
+        for name, value in rule.slot_state().items():
+            if tuple(value.shape[:2]) != (setting.members, capacity):
+                raise UserError(
+                    f"slot_state of {type(rule).__name__} has {name} of shape {tuple(value.shape)}; it must begin with "
+                    f"members and slots, {setting.members}, {capacity}. What is not of slots belongs into state_dict"
+                )
+        yield _Slice(slice(start, stop), rule)
         start = stop

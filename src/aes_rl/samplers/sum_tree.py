@@ -13,7 +13,8 @@ class AbstractSumTree(ABC):
     """The masses m(i) of P members over N slots, float64, with sums that make a draw cheap.
 
     Parents are always summed anew from their children, never adjusted by differences: sums cannot drift, and a tree
-    rebuilt from its leaves equals the tree that was saved. Empty slots hold mass zero and lie behind the live ones.
+    rebuilt from its leaves equals the tree that was saved. Empty slots hold mass zero and lie behind the live ones; the
+    distribution lets no mass of a live slot in that is not finite and positive.
     """
 
     masses: Float[Tensor, "P N"]
@@ -40,3 +41,17 @@ class AbstractSumTree(ABC):
 
         One uniform u serves both parts: below κ it names one of the n live slots, above it descends the tree.
         """
+
+
+def is_sound(masses: Float[Tensor, "p B"]) -> Bool[Tensor, "p B"]:
+    """Whether masses may be those of live slots: finite and positive."""
+    return (masses > 0) & masses.isfinite()
+
+
+def unsound_mass(masses: Float[Tensor, "p B"], first_member: int) -> str:
+    """What to say of masses of which one is not sound."""
+    member, position = (~is_sound(masses)).nonzero()[0].tolist()
+    return (
+        f"a rule gave member {first_member + member} the mass {masses[member, position].item()} (position {position}); "
+        "masses must be finite and above 0. Nothing was written"
+    )

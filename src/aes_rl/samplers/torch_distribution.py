@@ -7,9 +7,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import AbstractEngine
+from aes_rl.engines import AbstractEngine, fused
 from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
-from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.samplers.sum_tree import AbstractSumTree, is_sound
 from aes_rl.streams import scale_to_integers
 from aes_rl.types import Draw
 
@@ -35,6 +35,7 @@ class TorchDistribution(AbstractDistribution):
         self._is_adaptive = torch.tensor([kind == "adaptive" for kind in overwrites], device=device).unsqueeze(-1)
         self._all_fifo = all(kind == "fifo" for kind in overwrites)
         self._any_adaptive = "adaptive" in overwrites
+        self.fault = torch.zeros(members, dtype=torch.bool, device=device)
 
     @property
     @override
@@ -58,6 +59,25 @@ class TorchDistribution(AbstractDistribution):
         return slots
 
     @override
+    def write(
+        self,
+        members: slice,
+        slots: Int[Tensor, "p B"],
+        masses: Float[Tensor, "p B"],
+        kept: Bool[Tensor, "p B"] | None = None,
+    ) -> None:
+        kept, fault = _screened(masses, kept, self.fault[members])
+        self.fault[members] = fault
+        self.tree.write(members, slots, masses, kept)
+
+    @override
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        before = self.tree.masses[members, : masses.shape[1]]
+        masses, fault = _screened_live(masses, before, self.size, self.fault[members])
+        self.fault[members] = fault
+        self.tree.refill(members, masses)
+
+    @override
     def draw(self, uniforms: Float[Tensor, "P B"]) -> Draw:
         size = self.size
         slots, probabilities = self.tree.draw(uniforms, self.floor, size)
@@ -73,9 +93,9 @@ class TorchDistribution(AbstractDistribution):
 
     @override
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.tree.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
-        self.stamps.copy_(state["stamps"])
         self.clock.copy_(state["clock"])
+        self.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
+        self.stamps.copy_(state["stamps"])
 
     def _place_one(self, uniforms: Float[Tensor, "P 2"]) -> Int[Tensor, "P 1"]:
         from aes_rl.engines.triton_kernels import placed
@@ -117,3 +137,24 @@ class TorchDistribution(AbstractDistribution):
         for k in range(taken.shape[1]):
             slot = slot + (slot >= taken[:, k : k + 1])
         return slot.clamp(max=self.capacity - 1)
+
+
+@fused
+def _screened(
+    masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None, fault: Bool[Tensor, "p"]
+) -> tuple[Bool[Tensor, "p B"], Bool[Tensor, "p"]]:
+    """Where masses may be written, and the members of whom one may not."""
+    sound = is_sound(masses)
+    if kept is None:
+        return sound, fault | ~sound.all(dim=1)
+    return kept & sound, fault | (kept & ~sound).any(dim=1)
+
+
+@fused
+def _screened_live(
+    masses: Float[Tensor, "p n"], before: Float[Tensor, "p n"], size: Int[Tensor, ""], fault: Bool[Tensor, "p"]
+) -> tuple[Float[Tensor, "p n"], Bool[Tensor, "p"]]:
+    """Masses of live slots, as they were before where they may not be written, and zeros behind them."""
+    is_live = torch.arange(masses.shape[1], device=masses.device) < size
+    sound = is_sound(masses)
+    return torch.where(is_live, torch.where(sound, masses, before), 0), fault | (is_live & ~sound).any(dim=1)
