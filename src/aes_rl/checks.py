@@ -8,6 +8,8 @@ from torch import Tensor
 
 from aes_rl.errors import UserError
 
+_MOST_UNITS = 100_000
+
 
 def number(name: str, value: object, otherwise: str) -> None:
     """Raise unless `value` is a number; `otherwise` says what else it may be."""
@@ -57,6 +59,8 @@ def layers(name: str, value: object) -> None:
         raise UserError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
     for units in value:
         count(name, units)
+        if units > _MOST_UNITS:
+            raise UserError(f"{name} has a layer of {units:,} units; there may be {_MOST_UNITS:,} at most")
 
 
 def _is_number(value: object) -> bool:

@@ -30,11 +30,32 @@ def taken_from(words: Sequence[str]) -> list[str]:
     return left
 
 
+def trust(task: str) -> None:
+    """A task that the user has typed may bring its module, here and in every process that is started."""
+    module = _module_of(task)
+    if module and module not in _named():
+        os.environ[_VARIABLE] = ",".join([*_named(), module])
+
+
+def require_trust(task: str, where: str) -> None:
+    """Raise where a task that stands in a file would import a module that nobody has typed."""
+    module = _module_of(task)
+    if module and module not in _named():
+        raise UserError(
+            f"{where} has the task {task!r}, which runs the code of the module {module}; if you trust it, add "
+            f"--module {module}"
+        )
+
+
+def _module_of(task: str) -> str:
+    return task.rpartition(":")[0]
+
+
 def load() -> None:
     """Import the modules; they are looked for in the current directory too."""
     for name in _named():
         if "" not in sys.path:
-            sys.path.insert(0, "")
+            sys.path.append("")  # last: a file here must not take the place of an installed module
         try:
             import_module(name)
         except ModuleNotFoundError as error:

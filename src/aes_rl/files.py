@@ -29,6 +29,14 @@ def is_directory(path: Path) -> bool:
     return _kind(path) == "a directory"
 
 
+def has_directory(path: Path) -> bool:
+    """The same; raises where there is something else, such as a link to one."""
+    kind = _kind(path)
+    if kind not in (None, "a directory"):
+        raise UserError(f"{path} is {kind}; in a run directory it must be a directory, so remove it")
+    return kind is not None
+
+
 def is_file(path: Path) -> bool:
     """Whether there is a regular file; raises where there is something else, such as a link."""
     kind = _kind(path)
@@ -39,11 +47,8 @@ def is_file(path: Path) -> bool:
 
 def require_directory(path: Path) -> None:
     """Make the directory if nothing is there; raises where there is something else, such as a link."""
-    kind = _kind(path)
-    if kind is None:
+    if not has_directory(path):
         path.mkdir()
-    elif kind != "a directory":
-        raise UserError(f"{path} is {kind}; in a run directory it must be a directory, so remove it")
 
 
 def open_to_read(path: Path) -> BinaryIO:

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,11 +25,24 @@ def share_out(runs: int) -> list[frozenset[int]]:
 
 @contextmanager
 def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
-    """Call `handle` with the number of SIGINT and SIGTERM; in another thread than the main one nothing changes."""
+    """Call `handle` with the number of the first SIGINT or SIGTERM; a second one raises KeyboardInterrupt.
+
+    So a second signal ends any wait. In another thread than the main one nothing changes.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = {kind: signal.signal(kind, lambda number, _: handle(number)) for kind in (signal.SIGINT, signal.SIGTERM)}
+    is_second = False
+
+    def take(number: int, _: object) -> None:
+        nonlocal is_second
+        if is_second:
+            raise KeyboardInterrupt
+        is_second = True
+        print("stopping: what is under way ends first, and is saved; a second signal stops at once", file=sys.stderr)
+        handle(number)
+
+    before = {kind: signal.signal(kind, take) for kind in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield
     finally:

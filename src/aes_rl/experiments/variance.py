@@ -1,5 +1,6 @@
 """`aes-rl lab variance`: how much gradient variance each sampler of a run removes."""
 
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from rich.table import Table
 from aes_rl.errors import UserError
 from aes_rl.lab.drawn import Comparison, compare
 from aes_rl.lab.measure import Metric, measure
-from aes_rl.training.command import loaded
+from aes_rl.training.command import Device, loaded
 
 _WIDTH = 120
 """Columns that the table needs."""
@@ -30,6 +31,8 @@ class Variance:
     """How gradients are measured: plainly, or scaled as Adam scales its steps."""
     drawn_pairs: int = 0
     """Pairs of batches to draw and differentiate, to compare their variance with the formula's from every live slot."""
+    device: Device = None
+    """Where to measure: cpu, cuda or cuda:N; by default the run's own device if this machine has it, else the CPU."""
 
 
 def variance(words: list[str]) -> None:
@@ -37,14 +40,12 @@ def variance(words: list[str]) -> None:
     asked = tyro.cli(Variance, prog="aes-rl lab variance", args=words)
     if asked.drawn_pairs and asked.metric != "euclidean":
         raise UserError(f"drawn_pairs compares in the euclidean metric; metric is {asked.metric!r}")
-    run = loaded(asked.run)
-    batch_size = run.config.agent_config.batch_size
-    readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)
-    comparisons = (
-        compare(run.agent, run.replay, batch_size, asked.drawn_pairs, asked.noise_draws) if asked.drawn_pairs else []
-    )
-    live = len(run.replay)
-    run.close()
+    with closing(loaded(asked.run, asked.device)) as run:
+        batch_size = run.config.agent_config.batch_size
+        readings = measure(run.agent, run.replay, batch_size, asked.slots, asked.noise_draws, asked.metric)
+        pairs = asked.drawn_pairs
+        comparisons = compare(run.agent, run.replay, batch_size, pairs, asked.noise_draws) if pairs else []
+        live = len(run.replay)
     networks = list(readings[0].by_network)
     table = Table(
         "sampler",

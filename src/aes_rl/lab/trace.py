@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 from safetensors import safe_open
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
+from aes_rl import files
 from aes_rl.agents import AbstractAgent
 from aes_rl.errors import UserError
 from aes_rl.lab.measure import looks
@@ -77,7 +78,7 @@ class Trace:
         logs = {f"{_LOGS}{name}": part for name, part in self.networks.items()}
         tensors = {"insertions": self.insertions, "errors": self.errors, **logs}
         contiguous = {name: np.ascontiguousarray(array) for name, array in tensors.items()}
-        save_file(contiguous, path, metadata={"facts": json.dumps(asdict(self.facts))})
+        files.write_whole(path, save(contiguous, metadata={"facts": json.dumps(asdict(self.facts))}))
 
 
 def load(path: Path) -> Trace:
@@ -110,7 +111,7 @@ def take(agent: AbstractAgent, replay: Replay, facts: Facts, directory: Path, no
             errors[0, look.draw, look.part] = np.log(look.signals.td_error[0].abs().double().cpu().numpy())
     halves = {name: part.astype(np.float16) for name, part in networks.items()}
     moment = Trace(facts, np.array([insertions]), halves, errors.astype(np.float16))
-    directory.mkdir(parents=True, exist_ok=True)
+    files.require_directory(directory)
     moment.save(directory / f"{insertions:012d}.safetensors")
 
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from aes_rl import checks, paper
+from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
@@ -102,6 +102,7 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     for population in packed:
         population.config.require_learning()
     for task in study.tasks:
+        extensions.trust(task)
         simulator.make(task).close()
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
@@ -110,7 +111,7 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     elif directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
-    record.write_whole(path, json.dumps(wanted, indent=1) + "\n")
+    files.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for population in packed:
         own = directory / population.name
         record.check_directory(own, population.config)

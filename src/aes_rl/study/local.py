@@ -9,11 +9,16 @@ from pathlib import Path
 
 from typing_extensions import override
 
+from aes_rl import files
 from aes_rl.machine import cores, share_out
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _LONGEST_STOP = 120
 """Seconds a worker has for its last checkpoint."""
+
+
+_MOST_LOG = 100_000_000
+"""Bytes of the longest log of a worker."""
 
 
 class LocalExecutor(AbstractExecutor):
@@ -50,7 +55,8 @@ class _Process(AbstractJob):
         self._directory = directory
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-m", "aes_rl.study.worker", str(directory), "--threads", str(threads)]
-        with (directory / "worker.log").open("w") as log:
+        with files.open_to_write(directory / "worker.log") as log:
+            log.truncate(0)
             # A pipe as its input tells the worker when this process is gone; a group of its own keeps Ctrl-C away.
             self._process = subprocess.Popen(
                 command,
@@ -81,9 +87,9 @@ class _Process(AbstractJob):
         if code == 0:
             return ""
         told = self._directory / "failure.txt"
-        if code == 1 and told.exists():
-            return told.read_text().strip()
-        log = (self._directory / "worker.log").read_text().strip()
+        if code == 1 and files.is_file(told):
+            return files.read_text(told, _MOST_LOG).strip()
+        log = files.read_text(self._directory / "worker.log", _MOST_LOG).strip()
         return f"{log[-2000:]}\nthe worker ended with exit code {code}".strip()
 
     @override
@@ -93,6 +99,10 @@ class _Process(AbstractJob):
             try:
                 self._process.wait(_LONGEST_STOP)
             except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+                self.kill()
         self._lifeline.close()
+
+    @override
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait()

@@ -59,6 +59,10 @@ class _Task(AbstractJob):
         ray.cancel(self._reference)
         ray.wait([self._reference], timeout=60)
 
+    @override
+    def kill(self) -> None:
+        ray.cancel(self._reference, force=True)
+
 
 def _train(directory: str, threads: int) -> str:
     """What went wrong, or an empty string."""

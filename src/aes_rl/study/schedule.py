@@ -25,6 +25,10 @@ class AbstractJob(ABC):
     def stop(self) -> None:
         """Let it save and end; returns when it has."""
 
+    @abstractmethod
+    def kill(self) -> None:
+        """End it at once, from another thread than the one that waits in `stop` too."""
+
 
 class AbstractExecutor(ABC):
     """A place where populations are trained."""
@@ -106,7 +110,17 @@ def execute(
             tick(list(running))
             time.sleep(0.1)
     except BaseException:
-        with ThreadPoolExecutor(_MOST_STOPPED) as together:
-            list(together.map(lambda job: job.stop(), running.values()))
+        _stop(list(running.values()))
         raise
     return summary
+
+
+def _stop(jobs: list[AbstractJob]) -> None:
+    """Let all jobs save and end; a second signal ends them at once."""
+    with ThreadPoolExecutor(_MOST_STOPPED) as together:
+        try:
+            list(together.map(lambda job: job.stop(), jobs))
+        except KeyboardInterrupt:
+            for job in jobs:
+                job.kill()
+            raise

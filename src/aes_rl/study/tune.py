@@ -10,7 +10,7 @@ import numpy as np
 import tyro
 from rich.console import Console
 
-from aes_rl import checks, paper
+from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import RunError, UserError
 from aes_rl.study.command import Execution, execute_shown, executor_of, run_study
 from aes_rl.study.grid import AgentName, Population, Study, configured
@@ -72,6 +72,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
         "forget_every": optuna.distributions.IntDistribution(30, 10_000, log=True),
     }
     search = optuna.create_study(direction="maximize")
+    extensions.trust(asked.task)
     untuned = _untuned(asked)
     untuned.require_learning()
     executor = executor_of(asked.execution, untuned.device)
@@ -94,7 +95,7 @@ def run_search(asked: Tune) -> dict[str, Any]:
     if not [trial for trial in search.trials if trial.value is not None]:
         raise RunError(f"no trial finished; see {asked.directory / 'trials'}")
     best: dict[str, Any] = search.best_trial.params
-    record.write_whole(asked.directory / "best.json", json.dumps({"score": search.best_value, **best}, indent=1) + "\n")
+    files.write_whole(asked.directory / "best.json", json.dumps({"score": search.best_value, **best}, indent=1) + "\n")
     _console.print(f"best of {asked.trials} trials on seed {asked.seed}: {search.best_value:.1f} with {best}")
     if asked.compare:
         settings = tuple(f"sampler.adaptive.{name}={value}" for name, value in best.items())
@@ -108,7 +109,7 @@ def _trial(asked: Tune, number: int, suggest: Any) -> Population:
     """A trial's population: as it was begun, or with newly suggested parameters."""
     name = f"trials/{number:03d}"
     directory = asked.directory / name
-    if (directory / "config.json").exists():
+    if files.is_file(directory / "config.json"):
         config = record.read_config(directory)
         searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
         record.check_directory(directory, _tuned(asked, searched))

@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from aes_rl import files
+from aes_rl.errors import UserError
 from aes_rl.training import Interrupted, Session, record
 
 STOPPED = 3
@@ -46,15 +48,14 @@ def train_population(directory: Path, threads: int = 1) -> None:
 def progress_of(directory: Path) -> dict[str, Any]:
     """What a running worker said last: its step and the mean score of every sampler."""
     try:
-        told: dict[str, Any] = json.loads((directory / "progress.json").read_text())
-    except (OSError, ValueError):
+        return files.read_json(directory / "progress.json")
+    except (OSError, UserError):
         return {}
-    return told
 
 
 def _tell(directory: Path, env_step: int, session: Session) -> None:
     told = {"env_step": env_step, "scores": session.mean_scores()}
-    record.write_whole(directory / "progress.json", json.dumps(told))
+    files.write_whole(directory / "progress.json", json.dumps(told))
 
 
 def _stop_with_parent() -> None:
@@ -84,7 +85,7 @@ def main() -> None:
         told = traceback.format_exc()
         sys.stderr.write(told)
         with suppress(OSError):  # a full disk may be the reason
-            record.write_whole(arguments.directory / "failure.txt", told)
+            files.write_whole(arguments.directory / "failure.txt", told)
         sys.exit(1)
 
 

@@ -3,6 +3,8 @@
 import math
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from aes_rl.training import simulator
 
 
@@ -41,6 +43,15 @@ class Board:
         """1 where the task ended; 1 where the episode did, by its end or by the time limit."""
         self.episode_return = views["episode_return"]
         """Return of the episode that just ended, where one did."""
+
+    def fault(self) -> str:
+        """Which number that an environment gave is not finite."""
+        for name in ("observation", "next_observation", "reward", "terminated", "episode_return"):
+            values = np.asarray(getattr(self, name))
+            for member, own in enumerate(values):
+                if not np.isfinite(own).all():
+                    return f"{name} of member {member} is not finite: {own.tolist()}"
+        return "an action is not finite: the policy has diverged,"
 
 
 def board_size(members: int, sizes: Sizes) -> int:

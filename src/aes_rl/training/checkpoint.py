@@ -1,66 +1,104 @@
-"""Checkpoints: one directory, renamed into place when complete. Tensors in safetensors, the rest in JSON, no pickle."""
+"""Checkpoints: one directory, renamed into place when complete. Tensors in safetensors, the rest in JSON, no pickle.
+
+The last two are kept. Each has checksums, and a newest one that is damaged falls back to the one before.
+"""
 
 import json
+import math
 import os
 import shutil
 import warnings
+import zlib
+from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
-from aes_rl.errors import UserError
+from aes_rl import files
+from aes_rl.errors import RunError, UserError
+from aes_rl.options import from_json
+from aes_rl.training.group import Resumption
 from aes_rl.training.run import Run
-from aes_rl.training.simulator import Saved
+from aes_rl.training.simulator import Array, Saved
 
-VERSION = 2
+VERSION = 3
+KEPT = 2
+"""Checkpoints kept, the newest ones."""
+_TENSORS, _FACTS, _CHECKSUMS = "tensors.safetensors", "facts.json", "checksums.json"
+_MOST_FACTS = 64_000_000
+"""Bytes of the largest file of facts, with room to spare."""
+_MOST_NUMBERS = 1_000_000
+"""Of one array of one environment's simulator."""
 
 
-def save(run: Run, directory: Path, files: dict[str, int]) -> None:
-    """Write everything the rest of the run depends on; `files` are the sizes in bytes of the run's tables by now.
+@dataclass(frozen=True)
+class Facts:
+    """What is not a tensor."""
+
+    version: int
+    env_step: int
+    update_step: int
+    seconds: float
+    """Wall time so far."""
+    mujoco: str | None
+    """Version of the simulator whose state is saved, if one is."""
+    evaluations: int
+    metrics: int
+    """Sizes in bytes of the run's tables by now."""
+    returns: tuple[tuple[float, ...], ...]
+    """Of every member's episodes that ended since the last row of metrics."""
+    episode_returns: tuple[float, ...]
+    """Of every member's episode so far."""
+    simulators: tuple[dict[str, Any] | None, ...]
+    """Of every member's simulator what is not an array; None where its state cannot be saved."""
+
+
+def save(run: Run, directory: Path, sizes: dict[str, int]) -> None:
+    """Write everything the rest of the run depends on; `sizes` in bytes are those of the run's tables by now.
 
     The directory is complete or absent: it is written under another name, flushed to the disk and renamed.
     """
-    live = len(run.replay)
-    tensors = {f"agent.{name}": value for name, value in run.agent.state_dict().items()}
-    for name, value in run.replay.state_dict().items():
-        tensors[f"replay.{name}"] = value[:, :live] if _is_by_slot(name) else value
+    tensors = _tensors_of(run)
+    _require_finite(tensors, "agent.", f"at step {run.env_step:,}; its last checkpoint is intact")
     saved = run.environments.save()
-    tensors["environments.observation"] = run.observation
     for member, (state, _) in saved.items():
         for name, array in (state.arrays if state else {}).items():
             tensors[f"environments.{member}.{name}"] = torch.from_numpy(array)
-    facts = {
-        "version": VERSION,
-        "env_step": run.env_step,
-        "update_step": run.update_step,
-        "seconds": run.seconds,
-        "returns": run.returns,
-        "mujoco": version("mujoco") if any(state for state, _ in saved.values()) else None,
-        "files": files,
-        "environments": [
-            {"facts": state.facts if state else None, "episode_return": total} for state, total in saved.values()
-        ],
-    }
-    directory.mkdir(parents=True, exist_ok=True)
+    facts = Facts(
+        version=VERSION,
+        env_step=run.env_step,
+        update_step=run.update_step,
+        seconds=run.seconds,
+        mujoco=version("mujoco") if any(state for state, _ in saved.values()) else None,
+        evaluations=sizes["evaluations"],
+        metrics=sizes["metrics"],
+        returns=tuple(map(tuple, run.returns)),
+        episode_returns=tuple(total for _, total in saved.values()),
+        simulators=tuple(state.facts if state else None for state, _ in saved.values()),
+    )
+    files.require_directory(directory)
     unfinished = directory / "unfinished"
-    shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
-    save_file({name: value.contiguous().cpu() for name, value in tensors.items()}, unfinished / "tensors.safetensors")
-    (unfinished / "facts.json").write_text(json.dumps(facts, indent=1))
-    for path in unfinished.iterdir():
-        _flush(path)
+    _remove(unfinished)
+    try:
+        _write(unfinished, tensors, facts)
+    except (OSError, SafetensorError) as error:
+        _remove(unfinished)
+        raise RunError(
+            f"the checkpoint of step {run.env_step:,} could not be written ({error}); make room and continue from the "
+            "last one, which is intact"
+        ) from error
     finished = directory / f"{run.env_step:012d}"
-    shutil.rmtree(finished, ignore_errors=True)
+    _remove(finished)
     unfinished.rename(finished)
     _flush(directory)
-    for older in _finished(directory)[:-1]:
-        shutil.rmtree(older)
+    for older in _finished(directory)[:-KEPT]:
+        _remove(older)
 
 
 def exists(directory: Path) -> bool:
@@ -69,29 +107,106 @@ def exists(directory: Path) -> bool:
 
 
 def load(run: Run, directory: Path) -> dict[str, int]:
-    """Continue from the newest complete checkpoint; the sizes that the run's tables had then."""
-    if not exists(directory):
+    """Continue from the newest checkpoint that is sound; the sizes that the run's tables had then."""
+    newest_first = _finished(directory)[::-1]
+    if not newest_first:
         raise UserError(f"{directory} holds no complete checkpoint")
-    newest = _finished(directory)[-1]
-    try:
-        facts = json.loads((newest / "facts.json").read_text())
-        tensors = load_file(newest / "tensors.safetensors")
-    except (OSError, ValueError, SafetensorError) as error:
-        raise UserError(f"the checkpoint {newest} cannot be read ({error}); remove it to start anew") from error
-    if facts.get("version") != VERSION:
-        raise UserError(f"the checkpoint {newest} has version {facts.get('version')}; this program reads {VERSION}")
-    _warn_of_other_physics(facts)
-    try:
+    reasons: list[str] = []
+    for path in newest_first:
+        try:
+            facts, tensors = _read(run, path)
+        except (OSError, UserError) as error:
+            reasons.append(f"the checkpoint {path} cannot be used: {error}")
+            continue
+        if reasons:
+            warnings.warn(f"{'; '.join(reasons)}. The run goes on from step {facts.env_step:,} instead", stacklevel=2)
+        _warn_of_other_physics(facts)
         _restore(run, facts, tensors)
-    except KeyError as error:
-        raise UserError(f"the checkpoint {newest} lacks {error}; it is another program's or incomplete") from error
-    files: dict[str, int] = facts["files"]
-    return files
+        return {"evaluations": facts.evaluations, "metrics": facts.metrics}
+    raise UserError(f"{'; '.join(reasons)}. Remove {directory} to start anew")
 
 
-def _warn_of_other_physics(facts: dict[str, Any]) -> None:
+def _tensors_of(run: Run) -> dict[str, Tensor]:
+    """Agent and replay, of every slot's entries those of the live slots."""
+    live, by_slot = len(run.replay), run.replay.slot_entries()
+    tensors = {f"agent.{name}": value for name, value in run.agent.state_dict().items()}
+    for name, value in run.replay.state_dict().items():
+        tensors[f"replay.{name}"] = value[:, :live] if name in by_slot else value
+    tensors["environments.observation"] = run.observation
+    return tensors
+
+
+def _write(directory: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
+    directory.mkdir()
+    save_file({name: value.contiguous().cpu() for name, value in tensors.items()}, directory / _TENSORS)
+    (directory / _FACTS).write_text(json.dumps(asdict(facts), indent=1))
+    checksums = {name: _checksum(directory / name) for name in (_TENSORS, _FACTS)}
+    (directory / _CHECKSUMS).write_text(json.dumps(checksums, indent=1))
+    for path in directory.iterdir():
+        _flush(path)
+
+
+def _read(run: Run, path: Path) -> tuple[Facts, dict[str, Tensor]]:
+    """What a checkpoint holds, checked before memory is taken for it; changes nothing of the run."""
+    checksums = files.read_json(path / _CHECKSUMS)
+    for name in (_TENSORS, _FACTS):
+        if checksums.get(name) != _checksum(path / name):
+            raise UserError(f"{name} is damaged: its checksum differs")
+    values = files.read_json(path / _FACTS, _MOST_FACTS)
+    if values.get("version") != VERSION:
+        raise UserError(f"it has version {values.get('version')!r}; this program reads {VERSION}")
+    facts: Facts = from_json(Facts, values, _FACTS)
+    members = len(run.config.members)
+    for name in ("returns", "episode_returns", "simulators"):
+        if len(getattr(facts, name)) != members:
+            raise UserError(f"{_FACTS} has {name} of {len(getattr(facts, name))} members; the run has {members}")
+    if not (0 <= facts.env_step <= run.config.env_steps and facts.update_step >= 0 and facts.seconds >= 0):
+        raise UserError(f"{_FACTS} has step {facts.env_step:,} of {run.config.env_steps:,}")
+    try:
+        with safe_open(path / _TENSORS, "pt") as file:
+            tensors = _tensors_in(file, run, facts)
+    except SafetensorError as error:
+        raise UserError(f"{_TENSORS} cannot be read ({error})") from None
+    _require_finite(tensors, "agent.", "in it")
+    for name, wanted in (("replay.sampler.distribution.clock", facts.env_step), ("replay.draws", facts.update_step)):
+        if int(tensors[name]) != wanted:
+            raise UserError(f"{name} is {int(tensors[name])} at {wanted} in {_FACTS}")
+    return facts, tensors
+
+
+def _tensors_in(file: Any, run: Run, facts: Facts) -> dict[str, Tensor]:
+    """The tensors that a run has, in its shapes, and those of simulators."""
+    live, by_slot = min(facts.env_step, run.config.capacity), run.replay.slot_entries()
+    own = _tensors_of(run) | {f"replay.{name}": value for name, value in run.replay.state_dict().items()}
+    names = set(file.keys())
+    for name, value in own.items():
+        is_by_slot = name.removeprefix("replay.") in by_slot
+        shape = (value.shape[0], live, *value.shape[2:]) if is_by_slot else tuple(value.shape)
+        if name not in names:
+            raise UserError(f"{_TENSORS} lacks {name}; it is another run's or another program's")
+        found = tuple(file.get_slice(name).get_shape())
+        if found != shape:
+            raise UserError(f"{_TENSORS} has {name} in the shape {found}; this run's is {shape}")
+    for name in names - own.keys():
+        if math.prod(file.get_slice(name).get_shape()) > _MOST_NUMBERS or not name.startswith("environments."):
+            raise UserError(f"{_TENSORS} has {name[:80]!r}, which this run has not")
+    tensors = {name: file.get_tensor(name) for name in names}
+    for name, value in own.items():
+        if tensors[name].dtype != value.dtype:
+            raise UserError(f"{_TENSORS} has {name} as {tensors[name].dtype}; this run's is {value.dtype}")
+    return tensors
+
+
+def _require_finite(tensors: dict[str, Tensor], prefix: str, where: str) -> None:
+    """Raise where a network has diverged: nothing that follows would mean anything."""
+    for name, value in tensors.items():
+        if name.startswith(prefix) and value.is_floating_point() and not bool(value.isfinite().all()):
+            raise UserError(f"{name} is not finite {where}; look at the losses, a diverged critic is the usual cause")
+
+
+def _warn_of_other_physics(facts: Facts) -> None:
     """The same task is another one where contacts are (docs/decisions/mujoco.md)."""
-    before, now = facts.get("mujoco"), version("mujoco")  # older checkpoints do not say
+    before, now = facts.mujoco, version("mujoco")
     if before not in (None, now):
         warnings.warn(
             f"the run was saved with MuJoCo {before} and goes on with {now}, where its task may not be the same; "
@@ -100,42 +215,61 @@ def _warn_of_other_physics(facts: dict[str, Any]) -> None:
         )
 
 
-def _restore(run: Run, facts: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+def _restore(run: Run, facts: Facts, tensors: dict[str, Tensor]) -> None:
     run.agent.load_state_dict(_part(tensors, "agent."))
-    state = {}
-    for name, value in run.replay.state_dict().items():
-        if name == "heard" and f"replay.{name}" not in tensors:  # made before feedback's ages were kept
-            state[name] = torch.zeros_like(value)
-            continue
-        saved = tensors[f"replay.{name}"].to(value.device)
-        if _is_by_slot(name):
-            whole = torch.zeros_like(value)
-            whole[:, : saved.shape[1]] = saved
-            saved = whole
-        state[name] = saved
+    state, by_slot = run.replay.state_dict(), run.replay.slot_entries()
+    for name, saved in _part(tensors, "replay.").items():
+        if name in by_slot:
+            state[name][:, : saved.shape[1]] = saved.to(state[name].device)  # in place: no second buffer is made
+        else:
+            state[name] = saved.to(state[name].device)
     run.replay.load_state_dict(state)
-    environments = {}
-    for member, known in enumerate(facts["environments"]):
-        arrays = {name: np.asarray(value) for name, value in _part(tensors, f"environments.{member}.").items()}
-        own = None if known["facts"] is None else Saved(arrays, known["facts"])
-        environments[member] = (own, known["episode_return"])
-    run.environments.restore(environments, tensors["environments.observation"].numpy())
-    run.observation.copy_(tensors["environments.observation"])
-    run.env_step, run.update_step, run.seconds = facts["env_step"], facts["update_step"], facts["seconds"]
-    run.returns = facts.get("returns", run.returns)  # older checkpoints have none
+    run.env_step, run.update_step, run.seconds = facts.env_step, facts.update_step, facts.seconds
+    run.returns = [list(own) for own in facts.returns]
+    seeds = run.episode_seeds(facts.env_step)
+    run.restore_environments(
+        {
+            member: Resumption(
+                state=None if simulator is None else Saved(_arrays(tensors, member), simulator),
+                observation=tensors["environments.observation"][member].numpy(),
+                episode_return=facts.episode_returns[member],
+                seed=seed,
+            )
+            for member, (simulator, seed) in enumerate(zip(facts.simulators, seeds, strict=True))
+        }
+    )
+
+
+def _arrays(tensors: dict[str, Tensor], member: int) -> dict[str, Array]:
+    return {name: np.asarray(value) for name, value in _part(tensors, f"environments.{member}.").items()}
 
 
 def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
     return {name.removeprefix(prefix): value for name, value in tensors.items() if name.startswith(prefix)}
 
 
-def _is_by_slot(name: str) -> bool:
-    """Whether a tensor has one entry a slot; those of empty slots are zero and need not be saved."""
-    return name.split(".")[-1] in ("rows", "masses", "stamps", "sums", "logs", "seen", "heard")
-
-
 def _finished(directory: Path) -> list[Path]:
-    return sorted(path for path in directory.glob("[0-9]*") if path.is_dir())
+    """Complete checkpoints, the oldest first; a link is none."""
+    if not files.has_directory(directory):
+        return []
+    return sorted(path for path in directory.glob("[0-9]*") if files.is_directory(path))
+
+
+def _checksum(path: Path) -> str:
+    """CRC-32: enough for damage; against somebody who wants to deceive no checksum beside the data helps."""
+    value = 0
+    with files.open_to_read(path) as file:
+        while part := file.read(1 << 20):
+            value = zlib.crc32(part, value)
+    return f"{value:08x}"
+
+
+def _remove(path: Path) -> None:
+    """Remove a directory, or what stands in its place; a link's target stays."""
+    if files.is_directory(path):
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _flush(path: Path) -> None:

@@ -4,7 +4,7 @@ import argparse
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, get_args
@@ -18,6 +18,7 @@ from rich.table import Table
 
 from aes_rl import extensions
 from aes_rl.errors import RunError, UserError
+from aes_rl.files import write_whole
 from aes_rl.training import checkpoint, memory, simulator
 from aes_rl.training import record as files
 from aes_rl.training.config import Training
@@ -27,6 +28,7 @@ from aes_rl.training.run import Run
 from aes_rl.training.session import Interrupted, Session
 
 _console = Console()
+Device = str | None
 
 
 @dataclass(frozen=True)
@@ -39,6 +41,8 @@ class Evaluate:
     """Episodes a member."""
     number: int = 1_000_000
     """Chooses the episodes' seeds; evaluations while training use small numbers."""
+    device: Device = None
+    """Where the networks are: cpu, cuda or cuda:N; by default the run's own if this machine has it, else the CPU."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +59,8 @@ class Record:
     """Most frames to film."""
     number: int = 1_000_000
     """Chooses the episode's seed."""
+    device: Device = None
+    """Where the networks are: cpu, cuda or cuda:N; by default the run's own if this machine has it, else the CPU."""
 
 
 def train(words: list[str]) -> None:
@@ -65,7 +71,7 @@ def train(words: list[str]) -> None:
     first.add_argument("--task", default=Training.task)
     first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
     known, _ = first.parse_known_args(words)
-    if words == [known.directory] and (Path(known.directory) / "config.json").exists():
+    if words == [known.directory] and files.is_run(Path(known.directory)):
         _continue(Path(known.directory))
         return
 
@@ -81,6 +87,7 @@ def train(words: list[str]) -> None:
 
     start = preset(known.preset, known.task, known.agent)
     asked = tyro.cli(Train, prog="aes-rl train", args=words, default=Train(tyro.MISSING, start, known.preset))
+    extensions.trust(asked.config.task)
     run_session(asked.config, asked.directory)
 
 
@@ -120,11 +127,10 @@ def run_session(config: Training, directory: Path) -> None:
 def evaluate(words: list[str]) -> None:
     """Print the scores of a run's newest checkpoint."""
     asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
-    run = loaded(asked.run)
-    evaluator = Evaluator(run.config.task, len(run.config.members), asked.episodes, run.workers)
-    score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes))
-    evaluator.close()
-    run.close()
+    with closing(loaded(asked.run, asked.device)) as run:
+        members, longest = len(run.config.members), run.config.longest_evaluation
+        with closing(Evaluator(run.config.task, members, asked.episodes, run.workers, longest)) as evaluator:
+            score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes))
     table = Table("member", "sampler", "seed", "mean return", "standard deviation", "mean length")
     for number, (sampler, seed) in enumerate(run.config.members):
         returns, lengths = score.returns[number], score.lengths[number]
@@ -138,26 +144,31 @@ def record(words: list[str]) -> None:
     import imageio
 
     asked = tyro.cli(Record, prog="aes-rl record", args=words)
-    run = loaded(asked.run)
-    if not 0 <= asked.member < len(run.config.members):
-        raise UserError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
-    environment = _filmed(run.config.task)
+    with closing(loaded(asked.run, asked.device)) as run:
+        if not 0 <= asked.member < len(run.config.members):
+            raise UserError(f"member is {asked.member}; the run has members 0 to {len(run.config.members) - 1}")
+        with closing(_filmed(run.config.task)) as environment:
+            frames = _frames(run, environment, asked)
+            pace = 1000 / environment.metadata.get("render_fps", 30)
+    output = asked.output or asked.run / "episode.gif"
+    write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=pace, loop=0))
+    _console.print(f"{len(frames)} frames in {output}")
+
+
+def _frames(run: Run, environment: Any, asked: Record) -> list[Any]:
+    """One episode of a member, as pictures."""
     space: Any = environment.action_space
     observation, _ = environment.reset(seed=run.evaluation_seeds(asked.number, 1)[asked.member][0])
     frames: list[Any] = []
     for _ in range(asked.frames):
         frames.append(environment.render())
         everyone = np.broadcast_to(observation.astype(np.float32), (len(run.config.members), 1, observation.size))
-        action = run.agent.act_greedily(torch.from_numpy(everyone.copy()).to(run.config.device))[asked.member, 0]
+        action = run.agent.act_greedily(torch.from_numpy(everyone.copy()).to(run.device))[asked.member, 0]
         scaled = (space.high + space.low) / 2 + (space.high - space.low) / 2 * action.cpu().numpy()
         observation, _, terminated, truncated, _ = environment.step(scaled)
         if terminated or truncated:
             break
-    environment.close()
-    run.close()
-    output = asked.output or asked.run / "episode.gif"
-    imageio.mimsave(output, frames, duration=1000 / environment.metadata.get("render_fps", 30), loop=0)
-    _console.print(f"{len(frames)} frames in {output}")
+    return frames
 
 
 def _filmed(task: str) -> Any:
@@ -176,10 +187,18 @@ def _filmed(task: str) -> Any:
     return environment
 
 
-def loaded(directory: Path) -> Run:
-    """A run at its newest checkpoint."""
-    run = Run(replace(files.read_config(directory), workers=0))
-    checkpoint.load(run, directory / "checkpoint")
+def loaded(directory: Path, device: Device = None) -> Run:
+    """A run at its newest checkpoint, on a device: its own if this machine has that, else the CPU."""
+    config = files.read_config(directory)
+    if device is None and config.device != "cpu" and not torch.cuda.is_available():
+        _console.print(f"the run was trained on {config.device}, which this machine has not; the CPU is used")
+        device = "cpu"
+    run = Run(replace(config, workers=0, device=device or config.device))
+    try:
+        checkpoint.load(run, directory / "checkpoint")
+    except BaseException:
+        run.close()
+        raise
     return run
 
 

@@ -17,6 +17,11 @@ TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_
 """Samplers that learn from draws; full information would need every slot's gradient after every update."""
 
 
+_MOST_MEMBERS = 4096
+_MOST_EPISODES = 100_000
+_LONGEST_TASK = 200
+
+
 def field_of(sampler: str) -> str:
     """Where `SamplerOptions` has the options of a sampler."""
     return without_options(sampler).replace("-", "_")
@@ -56,6 +61,8 @@ class Training:
     """Environment steps between two evaluations."""
     evaluation_episodes: int = 10
     """Deterministic test episodes an evaluation, on environments of their own."""
+    longest_evaluation: int = 10_000
+    """Steps of the longest test episode: one that has no end is cut off there."""
     log_every: int = 1000
     """Environment steps between two rows of losses and weights in metrics.csv."""
     measure_variance_every: int | None = None
@@ -95,12 +102,23 @@ class Training:
             "updates_per_round",
             "evaluate_every",
             "evaluation_episodes",
+            "longest_evaluation",
             "log_every",
             "measured_slots",
             "traced_slots",
             "checkpoint_every",
         ):
             checks.count(name, getattr(self, name))
+        if len(self.task) > _LONGEST_TASK:
+            raise UserError(f"task has {len(self.task):,} characters; a name has {_LONGEST_TASK} at most")
+        for name, most in (("evaluation_episodes", _MOST_EPISODES), ("env_steps", 2**31 - 1)):
+            if getattr(self, name) > most:
+                raise UserError(f"{name} is {getattr(self, name):,}; it may be {most:,} at most")
+        if len(self.samplers) * len(self.seeds) > _MOST_MEMBERS:
+            raise UserError(
+                f"{len(self.samplers):,} samplers × {len(self.seeds):,} seeds are more than the {_MOST_MEMBERS:,} "
+                "members that one run may have; share them out among several runs"
+            )
         for name in ("measure_variance_every", "trace_every"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))

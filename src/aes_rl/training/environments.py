@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from aes_rl.training.board import Board, board_size, sizes_of
-from aes_rl.training.group import Group
+from aes_rl.training.group import Group, Resumption
 from aes_rl.training.simulator import Saved
 from aes_rl.training.workers import SharedBoard, Turns, Worker
 
@@ -40,8 +40,6 @@ class Environments:
         except BaseException:
             self.close()
             raise
-        finally:
-            shared.unlink()
 
     def reset(self, seeds: Sequence[int]) -> None:
         """Start a new episode of every environment, with its seed."""
@@ -76,13 +74,12 @@ class Environments:
             worker.ask("save")
         return {member: (state, total) for worker in self._workers for member, state, total in worker.answer()}
 
-    def restore(self, saved: dict[int, tuple[Saved | None, float]], observation: Array) -> None:
-        """Continue from a saved state; `observation` is what the agent saw last."""
-        self.board.observation[...] = observation
+    def restore(self, resumptions: dict[int, Resumption]) -> None:
+        """Continue from a saved state; the board then shows what the agent sees now."""
         if self._group is not None:
-            self._group.restore(saved)
+            self._group.restore(resumptions)
         for worker in self._workers:
-            worker.ask(("restore", {member: saved[member] for member in worker.members}))
+            worker.ask(("restore", {member: resumptions[member] for member in worker.members}))
         for worker in self._workers:
             worker.answer()
 

@@ -34,18 +34,20 @@ class Evaluator:
     get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
     """
 
-    def __init__(self, task: str, members: int, episodes: int, workers: int, standing: Standing = "equal"):
-        """`episodes` of every member, played by `workers` processes, or here if there are none.
+    def __init__(
+        self, task: str, members: int, episodes: int, workers: int, longest: int, standing: Standing = "equal"
+    ):
+        """`episodes` of every member of at most `longest` steps, played by `workers` processes, or here without any.
 
         Unless they stand equal they leave cores that are wanted to those that train.
         """
         self._shape = (members, episodes)
-        self._player = Player(task, episodes) if workers == 0 else None
+        self._player = Player(task, episodes, longest) if workers == 0 else None
         self._helpers: list[Helper] = []
         with _one_thread_each():
             for number in range(workers):
                 who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, standing), who))
+                self._helpers.append(Helper(serve, (task, episodes, longest, standing), who))
         self._waiting: list[Part] = []
         self._under_way: dict[Helper, Part] = {}
         self._score = self._nothing_played()

@@ -40,31 +40,32 @@ def train(run: Run) -> Iterator[Step]:
         Captured(partial(f, run), run.device) for f in stages
     )
     while run.env_step < config.env_steps:
-        if run.env_step < config.warm_up_steps:
-            warm_up(run)
-        else:
-            explore_all()
-        run.begin_sending()
-        run.learned = None
-        for number in range(updates_due(run)):
-            if number:
-                run.aside.join()
-                run.replay.advance(run.update_step)
-            run.learned = learn_all()
+        with run.numerics:
+            if run.env_step < config.warm_up_steps:
+                warm_up(run)
+            else:
+                explore_all()
+            run.begin_sending()
+            run.learned = None
+            for number in range(updates_due(run)):
+                if number:
+                    run.aside.join()
+                    run.replay.advance(run.update_step)
+                run.learned = learn_all()
+                run.finish_sending()
+                with run.aside:
+                    if run.replay.is_listening:
+                        feed_back_all()
+                descend_all()
+                run.update_step += 1
             run.finish_sending()
             with run.aside:
-                if run.replay.is_listening:
-                    feed_back_all()
-            descend_all()
-            run.update_step += 1
-        run.finish_sending()
-        with run.aside:
-            board = run.receive()
-            store_all()
-        run.aside.join()
-        if run.learned is not None:
-            run.replay.advance(run.update_step)
-        run.env_step += 1
+                board = run.receive()
+                store_all()
+            run.aside.join()
+            if run.learned is not None:
+                run.replay.advance(run.update_step)
+            run.env_step += 1
         yield Step(run.env_step, torch.tensor(board.ended), torch.tensor(board.episode_return), run.learned)
 
 

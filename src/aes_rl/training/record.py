@@ -1,6 +1,7 @@
 """The files of a run: what was asked for, where it ran, and two tables."""
 
 import csv
+import io
 import json
 import os
 import platform
@@ -15,13 +16,14 @@ from typing import Any
 import torch
 from filelock import FileLock, Timeout
 
+from aes_rl import extensions, files
 from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import RunError, UserError
 from aes_rl.machine import cores
-from aes_rl.samplers.registry import RULES
+from aes_rl.options import from_json
 from aes_rl.training.config import TRAINABLE, SamplerOptions, Training, field_of
 
-_LOCK = "lock"
+_LOCK, _CONFIG, _MANIFEST = "lock", "config.json", "manifest.json"
 _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
 
 
@@ -30,51 +32,75 @@ class Table:
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int | None):
         """Start the file, or continue it after its first `size` bytes."""
-        if size is not None and path.stat().st_size < size:
+        self._path = path
+        file = files.open_to_write(path)
+        if size is not None and os.fstat(file.fileno()).st_size < size:
+            file.close()
             raise UserError(f"{path} is shorter than its checkpoint says ({size} bytes); the run cannot be resumed")
-        self._file = path.open("w" if size is None else "r+", newline="")
-        if size is not None:
-            self._file.truncate(size)
-            self._file.seek(size)
+        file.truncate(size or 0)
+        file.seek(size or 0)
+        self._file = io.TextIOWrapper(file, newline="")
         self._writer = csv.writer(self._file, lineterminator="\n")
         if size is None:
             self._writer.writerow(columns)
 
     def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
         """Write rows and hand them to the system."""
+        self._require_place()
         self._writer.writerows(rows)
         self._file.flush()
 
     def size(self) -> int:
         """Bytes written so far, on the disk."""
+        self._require_place()
         self._file.flush()
         os.fsync(self._file.fileno())
-        return self._file.tell()
+        return os.fstat(self._file.fileno()).st_size
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
+    def _require_place(self) -> None:
+        """Raise where the file is no longer where it was: what is written would be lost."""
+        try:
+            is_there = os.path.samestat(self._path.lstat(), os.fstat(self._file.fileno()))
+        except OSError:
+            is_there = False
+        if not is_there:
+            raise RunError(f"{self._path} was removed or replaced while the run was writing it; its rows are lost")
+
+
+def is_run(directory: Path) -> bool:
+    """Whether there is a run in the directory."""
+    return files.is_file(directory / _CONFIG)
+
 
 def is_finished(directory: Path) -> bool:
     """Whether the directory's run has reached its end."""
-    return (directory / "manifest.json").exists()
+    return files.is_file(directory / _MANIFEST)
 
 
 def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     """The last step in a table of evaluations, and the mean returns there by sampler and seed; 0 where it is empty."""
-    with path.open(newline="") as file:
-        rows = list(csv.DictReader(file))
-    last = int(rows[-1]["env_step"]) if rows else 0
-    return last, {
-        (row["sampler"], int(row["seed"])): float(row["mean_return"]) for row in rows if int(row["env_step"]) == last
-    }
+    last = 0
+    scores: dict[tuple[str, int], float] = {}
+    for row in files.read_rows(path, ("env_step", "sampler", "seed", "mean_return")):
+        try:
+            step, seed, score = int(row["env_step"]), int(row["seed"]), float(row["mean_return"])
+        except ValueError as error:
+            raise UserError(f"{path} has a row that is no evaluation ({error})") from None
+        if step != last:
+            last, scores = step, {}
+        scores[row["sampler"], seed] = score
+    return last, scores
 
 
 @contextmanager
 def alone_in(directory: Path, patience: float) -> Iterator[None]:
     """Keep other processes out of the directory; waits some seconds for one to leave."""
     directory.mkdir(parents=True, exist_ok=True)
+    files.is_file(directory / _LOCK)  # raises where it is a link
     lock = FileLock(directory / _LOCK, timeout=patience, thread_local=False)
     try:
         lock.acquire()
@@ -90,8 +116,8 @@ def alone_in(directory: Path, patience: float) -> Iterator[None]:
 
 def check_directory(directory: Path, config: Training) -> None:
     """Raise where the directory belongs to another configuration or to something else."""
-    if (directory / "config.json").exists():
-        there, here = (_flat(asdict(_in_use(one))) for one in (read_config(directory), config))
+    if files.is_file(directory / _CONFIG):
+        there, here = (_flat(asdict(_in_use(one))) for one in (_config_in(directory), config))
         refuse_another(f"{directory} holds a run with another configuration", there, here)
     elif directory.exists() and any(path.name != _LOCK for path in directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no run; choose another directory")
@@ -133,25 +159,26 @@ def _in_use(config: Training) -> Training:
 def write_config(directory: Path, config: Training) -> None:
     """Write config.json."""
     directory.mkdir(parents=True, exist_ok=True)
-    write_whole(directory / "config.json", json.dumps(asdict(config), indent=1) + "\n")
+    files.write_whole(directory / _CONFIG, json.dumps(asdict(config), indent=1) + "\n")
 
 
 def read_config(directory: Path) -> Training:
-    """The configuration of a run."""
-    path = directory / "config.json"
-    if not path.exists():
-        raise UserError(f"{directory} holds no run: there is no config.json in it")
-    try:
-        values = json.loads(path.read_text())
-        samplers = {
-            field_of(name): RULES[name].config_type(**_tuples(values["sampler"].get(field_of(name), {})))
-            for name in TRAINABLE
-        }
-        values |= {"sac": SAC(**_tuples(values["sac"])), "ddpg": DDPG(**_tuples(values["ddpg"]))}
-        values["sampler"] = replace(SamplerOptions(), **samplers)
-        return Training(**_tuples(values))
-    except (KeyError, TypeError, json.JSONDecodeError) as error:
-        raise UserError(f"{path} is not this program's: {error}") from error
+    """The configuration of a run that somebody may have sent: it imports nothing that the user has not typed."""
+    config = _config_in(directory)
+    extensions.require_trust(config.task, str(directory / _CONFIG))
+    return config
+
+
+def _config_in(directory: Path) -> Training:
+    path = directory / _CONFIG
+    if not files.is_file(path):
+        raise UserError(f"{directory} holds no run: there is no {_CONFIG} in it")
+    values = files.read_json(path)
+    if isinstance(values.get("sampler"), dict):  # options of samplers that are not there do not count
+        known = {field_of(name) for name in TRAINABLE}
+        values["sampler"] = {name: value for name, value in values["sampler"].items() if name in known}
+    config: Training = from_json(Training, values, _CONFIG)
+    return config
 
 
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:
@@ -168,19 +195,7 @@ def write_manifest(directory: Path, config: Training, wall_seconds: float) -> No
         "commit": _commit(),
         "wall_seconds": round(wall_seconds, 1),
     }
-    write_whole(directory / "manifest.json", json.dumps(manifest, indent=1) + "\n")
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file so that a reader finds all of it or what was there before."""
-    unfinished = path.with_name(f".{path.name}.unfinished")
-    unfinished.write_text(text)
-    unfinished.replace(path)
-
-
-def _tuples(values: dict[str, Any]) -> dict[str, Any]:
-    """JSON has lists where configurations have tuples."""
-    return {name: tuple(value) if isinstance(value, list) else value for name, value in values.items()}
+    files.write_whole(directory / _MANIFEST, json.dumps(manifest, indent=1) + "\n")
 
 
 def _version(package: str) -> str | None:

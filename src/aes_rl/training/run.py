@@ -2,10 +2,12 @@
 
 from typing import NamedTuple
 
+import numpy as np
 import torch
 
 from aes_rl.agents import Update, make_agent
 from aes_rl.engines import Aside
+from aes_rl.errors import RunError
 from aes_rl.machine import cores
 from aes_rl.replay import Replay, Sample
 from aes_rl.streams import Stream
@@ -13,6 +15,8 @@ from aes_rl.training import memory
 from aes_rl.training.board import Board, sizes_of
 from aes_rl.training.config import Training
 from aes_rl.training.environments import Environments
+from aes_rl.training.group import Resumption
+from aes_rl.training.numerics import Numerics
 
 _MOST_SEEDS = 2**31
 
@@ -32,13 +36,22 @@ class Run:
         seeds = [seed for _, seed in config.members]
         self.sizes = sizes_of(config.task)
         memory.require(config, self.sizes)
-        device = torch.device(config.device)
-        # Weight decay makes numbers below 1e-38, which a CPU multiplies eighty times more slowly than zeros.
-        torch.set_flush_denormal(True)
-        if device.type == "cuda":
-            if device.index is not None:
-                torch.cuda.set_device(device)  # streams and graphs belong to the current one
-            torch.set_float32_matmul_precision("high" if config.tf32 else "highest")
+        self.numerics = Numerics(torch.device(config.device), config.tf32)
+        """The settings of torch that the run's work is done under."""
+        with self.numerics:
+            self._make_parts(config, seeds)
+        self.learned: Learned | None = None
+        """The last update of this step, if one was made."""
+        self.env_step = 0
+        """Environment steps every member has taken."""
+        self.update_step = 0
+        """Updates made so far."""
+        self.returns: list[list[float]] = [[] for _ in seeds]
+        """Of every member's episodes that ended since the last row of metrics."""
+        self.seconds = 0.0
+        """Wall time spent so far, in all sessions together."""
+
+    def _make_parts(self, config: Training, seeds: list[int]) -> None:
         self.replay = Replay(
             config.sampler_configs,
             capacity=config.capacity,
@@ -53,10 +66,9 @@ class Run:
         self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
         self.aside = Aside(self.streams.device)
         """Where sampling and learning may work beside each other."""
-        self.workers = config.workers if config.workers is not None else workers_for(len(seeds))
+        self.workers = config.workers if config.workers is not None else workers_for(len(seeds), config.task)
         """Processes that step the environments; 0 if this one does."""
-        episode_seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(0), 1, _MOST_SEEDS)
-        self.environments = Environments(config.task, episode_seeds.flatten().tolist(), self.workers)
+        self.environments = Environments(config.task, self.episode_seeds(0), self.workers)
         self.seen = Board(torch.zeros(self.environments.board.memory.shape, device=self.device), len(seeds), self.sizes)
         """The environments' board as last received, on the learner's device."""
         self.observation = torch.tensor(self.environments.board.observation, device=self.device)
@@ -69,16 +81,6 @@ class Run:
         self._outgoing = torch.zeros(self.action.shape, pin_memory=True) if self._is_on_gpu else self.action
         self._has_arrived = torch.cuda.Event() if self._is_on_gpu else None  # type: ignore[no-untyped-call]
         self._is_sending = False
-        self.learned: Learned | None = None
-        """The last update of this step, if one was made."""
-        self.env_step = 0
-        """Environment steps every member has taken."""
-        self.update_step = 0
-        """Updates made so far."""
-        self.returns: list[list[float]] = [[] for _ in seeds]
-        """Of every member's episodes that ended since the last row of metrics."""
-        self.seconds = 0.0
-        """Wall time spent so far, in all sessions together."""
 
     @property
     def device(self) -> torch.device:
@@ -104,10 +106,25 @@ class Run:
     def receive(self) -> Board:
         """Wait for the environments and bring what they show to the learner, in one transfer; their board."""
         board = self.environments.receive()
+        if not np.isfinite(board.memory).all():
+            raise RunError(f"{board.fault()} at step {self.env_step + 1:,}; look at the environment")
         self._staging.copy_(torch.from_numpy(board.memory))
         if self._is_on_gpu:
             self.seen.memory.copy_(self._staging, non_blocking=True)
         return board
+
+    def restore_environments(self, resumptions: dict[int, Resumption]) -> None:
+        """Continue every member's environment, or start a new episode where its state could not be saved."""
+        self.environments.restore(resumptions)
+        self.observation.copy_(torch.from_numpy(self.environments.board.observation))
+        is_new = [resumptions[member].state is None for member in range(len(resumptions))]
+        self.agent.end_episode(torch.tensor(is_new, dtype=torch.float32, device=self.device))
+
+    def episode_seeds(self, env_step: int) -> list[int]:
+        """Seeds of episodes that start anew at some step, one for each member."""
+        seeds = self.streams.integers(Stream.EPISODE, self.streams.counter(env_step), 1, _MOST_SEEDS)
+        own: list[int] = seeds.flatten().tolist()
+        return own
 
     def evaluation_seeds(self, evaluation: int, episodes: int) -> list[list[int]]:
         """Seeds of the test episodes of every member, the same whenever that evaluation is made."""
@@ -120,13 +137,14 @@ class Run:
         self.environments.close()
 
 
-def workers_for(environments: int) -> int:
+def workers_for(environments: int, task: str) -> int:
     """As few processes as step so many environments at once, two cores being left to the learner.
 
     Eight processes with two environments each are as fast as fourteen of which one has two, and leave six cores alone.
+    A task that a module brings (`module:Task-v0`) gets a process even for one: what ends that process ends no run.
     """
     if environments <= 2:
-        return 0
+        return 1 if ":" in task else 0
     most = max(2, cores() - 2)
     turns = -(-environments // most)
     return -(-environments // turns)

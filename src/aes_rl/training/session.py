@@ -1,5 +1,6 @@
 """A run from start or checkpoint to its end: evaluation, tables, checkpoints, progress and interruption."""
 
+import math
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,7 +11,8 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from aes_rl.errors import UserError
+from aes_rl import files
+from aes_rl.errors import RunError, UserError
 from aes_rl.lab import trace
 from aes_rl.lab.measure import measure
 from aes_rl.machine import cores, on_signals
@@ -95,22 +97,10 @@ class Session:
         config, run = self.config, self.run
         started = time.monotonic() - run.seconds
         with on_signals(self._request_stop):
-            for step in train(self.run):
-                self._remember(step)
-                if step.env_step % config.log_every == 0:
-                    self._log(step)
-                if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
-                    self._measure()
-                if config.trace_every and step.env_step % config.trace_every == 0:
-                    trace.take(run.agent, run.replay, _facts(config), self.directory / "trace")
+            for step in train(run):
                 run.seconds = time.monotonic() - started
-                is_last = step.env_step == config.env_steps
-                if step.env_step % config.evaluate_every == 0 or is_last:
-                    self._evaluate()
-                self._look_after_evaluation(is_last)
-                is_saved = self._stop_signal is not None or is_last or step.env_step % config.checkpoint_every == 0
-                if is_saved:
-                    self.save()
+                with run.numerics:
+                    is_saved = self._look_after(step)
                 yield step
                 if self._stop_signal is not None:
                     if not is_saved:  # asked since
@@ -118,6 +108,27 @@ class Session:
                     raise Interrupted(self._stop_signal)
         if not record.is_finished(self.directory):
             record.write_manifest(self.directory, config, run.seconds)
+
+    def _look_after(self, step: Step) -> bool:
+        """What is due after a step: rows, measurements, evaluations, a checkpoint; whether one was written."""
+        config, run = self.config, self.run
+        is_last = step.env_step == config.env_steps
+        self._remember(step)
+        if step.env_step % config.log_every == 0:
+            self._log(step)
+        elif is_last:
+            self._require_finite_losses(step)
+        if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
+            self._measure()
+        if config.trace_every and step.env_step % config.trace_every == 0:
+            trace.take(run.agent, run.replay, _facts(config), self.directory / "trace")
+        if step.env_step % config.evaluate_every == 0 or is_last:
+            self._evaluate()
+        self._look_after_evaluation(is_last)
+        is_saved = self._stop_signal is not None or is_last or step.env_step % config.checkpoint_every == 0
+        if is_saved:
+            self.save()
+        return is_saved
 
     def save(self) -> None:
         """Write a checkpoint, with the evaluation that is under way in the table."""
@@ -144,11 +155,12 @@ class Session:
         run = self.run
         run.replay.check()
         self._finish_evaluation()
-        evaluation = run.env_step // self.config.evaluate_every
+        evaluation = -(-run.env_step // self.config.evaluate_every)  # the last one of a run may be early
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, self._standing())
+            longest = self.config.longest_evaluation
+            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, longest, self._standing())
             self._opened.callback(self._evaluator.close)
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
@@ -170,7 +182,7 @@ class Session:
             return 0
         if self._plays_beside:
             return min(episodes, max(2, cores() - 2))  # they stand back for who trains
-        return workers_for(episodes) if config.workers is None else run.workers
+        return workers_for(episodes, config.task) if config.workers is None else run.workers
 
     def _look_after_evaluation(self, is_last: bool) -> None:
         if self._evaluating is None or self._evaluator is None:
@@ -191,7 +203,7 @@ class Session:
 
     def _log(self, step: Step) -> None:
         self.run.replay.check()
-        learned = {} if step.learned is None else _numbers(step.learned)
+        learned = self._require_finite_losses(step)
         rows = []
         for number, member in enumerate(self.config.members):
             metrics: dict[str, float] = {}
@@ -203,6 +215,18 @@ class Session:
                 self._to_board(member, name, value)
         self._tables["metrics"].add(rows)
         self.run.returns = [[] for _ in self.config.members]
+
+    def _require_finite_losses(self, step: Step) -> dict[str, list[float]]:
+        """What the last update says of every member; raises where one has diverged."""
+        learned = {} if step.learned is None else _numbers(step.learned)
+        for name, values in learned.items():
+            for (sampler, seed), value in zip(self.config.members, values, strict=True):
+                if not math.isfinite(value):
+                    raise RunError(
+                        f"{name} of {sampler}, seed {seed} is {value} at step {step.env_step:,}: it has diverged. Look "
+                        f"at the size of the rewards and at the learning rate; the last checkpoint is intact"
+                    )
+        return learned
 
     def _measure(self) -> None:
         run, config = self.run, self.config
@@ -272,4 +296,5 @@ def _tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise UserError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
+    files.require_directory(directory / "tensorboard")
     return SummaryWriter(str(directory / "tensorboard"))

@@ -4,11 +4,14 @@ from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
-from gymnasium.wrappers import TimeLimit
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 
 from aes_rl import paper
 from aes_rl.errors import UserError
 
+Array = np.ndarray[Any, Any]
+_WITHOUT_STATE = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+"""Wrappers that change nothing but the count of an episode's steps."""
 _ALSO = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 """Derived quantities that tasks read before the simulator computes them again."""
 
@@ -16,7 +19,7 @@ _ALSO = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 class Saved(NamedTuple):
     """One environment at one moment: arrays for tensors' files, the rest for JSON."""
 
-    arrays: dict[str, np.ndarray[Any, Any]]
+    arrays: dict[str, Array]
     facts: dict[str, Any]
 
 
@@ -41,23 +44,27 @@ def make(task: str, **options: Any) -> gymnasium.Env[Any, Any]:
 
 
 def save(environment: gymnasium.Env[Any, Any]) -> Saved | None:
-    """Everything a MuJoCo environment's future depends on; None for any other, whose state cannot be read."""
-    simulated = environment.unwrapped
-    if not hasattr(simulated, "data") or not hasattr(simulated, "model"):
+    """Everything the future of one of Gymnasium's MuJoCo environments depends on; None for any other.
+
+    What somebody else's environment or wrapper keeps beside the simulator cannot be known.
+    """
+    if not _is_known(environment):
         return None
     import mujoco
 
+    simulated: Any = environment.unwrapped
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     numbers = np.empty(mujoco.mj_stateSize(simulated.model, kind))
     mujoco.mj_getState(simulated.model, simulated.data, numbers, kind)
     arrays = {"simulator": numbers}
     arrays |= {name: getattr(simulated.data, name).copy() for name in _derived(simulated.data)}
     generator = simulated.np_random.bit_generator.state
+    time_limit = _time_limit(environment)
     facts = {
         "generator": {"state": str(generator["state"]["state"]), "increment": str(generator["state"]["inc"])},
         "has_uint32": generator["has_uint32"],
         "uinteger": generator["uinteger"],
-        "elapsed_steps": _time_limit(environment)._elapsed_steps,
+        "elapsed_steps": time_limit._elapsed_steps if time_limit else None,
     }
     return Saved(arrays, facts)
 
@@ -66,21 +73,54 @@ def restore(environment: gymnasium.Env[Any, Any], saved: Saved) -> None:
     """Continue from a saved state, bit for bit."""
     import mujoco
 
+    if not _is_known(environment):
+        raise UserError("the saved state is one of Gymnasium's MuJoCo tasks, and the task is none")
     environment.reset()
     simulated: Any = environment.unwrapped
-    mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], mujoco.mjtState.mjSTATE_INTEGRATION)
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    shapes = {"simulator": (mujoco.mj_stateSize(simulated.model, kind),)}
+    shapes |= {name: getattr(simulated.data, name).shape for name in _derived(simulated.data)}
+    for name, shape in shapes.items():
+        _require(name, saved.arrays, shape)
+    mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], kind)
     for name in _derived(simulated.data):
         getattr(simulated.data, name)[...] = saved.arrays[name]
-    simulated.np_random.bit_generator.state = {
-        "bit_generator": "PCG64",
-        "state": {
-            "state": int(saved.facts["generator"]["state"]),
-            "inc": int(saved.facts["generator"]["increment"]),
-        },
-        "has_uint32": saved.facts["has_uint32"],
-        "uinteger": saved.facts["uinteger"],
-    }
-    _time_limit(environment)._elapsed_steps = saved.facts["elapsed_steps"]
+    time_limit = _time_limit(environment)
+    try:
+        simulated.np_random.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {
+                "state": int(saved.facts["generator"]["state"]),
+                "inc": int(saved.facts["generator"]["increment"]),
+            },
+            "has_uint32": int(saved.facts["has_uint32"]),
+            "uinteger": int(saved.facts["uinteger"]),
+        }
+        if time_limit is not None:
+            time_limit._elapsed_steps = int(saved.facts["elapsed_steps"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"the saved state of an environment cannot be used ({type(error).__name__}: {error})") from None
+
+
+def _require(name: str, arrays: dict[str, Array], shape: tuple[int, ...]) -> None:
+    """Raise unless a saved array is what the task's simulator has."""
+    if name not in arrays:
+        raise UserError(f"the saved state of an environment lacks {name}")
+    array = arrays[name]
+    if array.dtype != np.float64 or array.shape != shape:
+        raise UserError(f"the saved {name} of an environment is {array.dtype} {array.shape}; the task's is {shape}")
+    if not np.isfinite(array).all():
+        raise UserError(f"the saved {name} of an environment is not finite")
+
+
+def _is_known(environment: gymnasium.Env[Any, Any]) -> bool:
+    """Whether nothing but the simulator, its generator and the time limit has a state that counts."""
+    wrapper: Any = environment
+    while isinstance(wrapper, gymnasium.Wrapper):
+        if type(wrapper) not in _WITHOUT_STATE:
+            return False
+        wrapper = wrapper.env
+    return type(wrapper).__module__.startswith("gymnasium.envs.mujoco.")
 
 
 def _derived(data: Any) -> list[str]:
@@ -88,8 +128,11 @@ def _derived(data: Any) -> list[str]:
     return [*_ALSO, *forces]
 
 
-def _time_limit(environment: gymnasium.Env[Any, Any]) -> Any:
+def _time_limit(environment: gymnasium.Env[Any, Any]) -> Any | None:
+    """The wrapper that counts an episode's steps, if the task has a limit."""
     wrapper: Any = environment
-    while not isinstance(wrapper, TimeLimit):
+    while isinstance(wrapper, gymnasium.Wrapper):
+        if isinstance(wrapper, TimeLimit):
+            return wrapper
         wrapper = wrapper.env
-    return wrapper
+    return None

@@ -4,34 +4,46 @@ Requests and failures travel through a pipe, and either end notices when the oth
 The turn to step, asked for a thousand times a second, travels through shared memory.
 """
 
+import ctypes
 import multiprocessing
 import multiprocessing.connection
 import os
-import tempfile
 import traceback
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from multiprocessing.connection import Connection
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
-from aes_rl.errors import RunError
+from aes_rl.errors import RunError, UserError
 from aes_rl.training.bell import Bell
 from aes_rl.training.board import Board, Sizes, board_size
 from aes_rl.training.group import Group
 
 Array = np.ndarray[Any, Any]
+_NUMBERS_A_LINE = 8
+"""Numbers per cache line: what two processes write lies in lines of their own."""
+
+
+_LONGEST_END = 5
+"""Seconds that a process has to end by itself."""
 
 
 class Turns:
     """Numbers in shared memory: the step asked for, the one each worker has done, and who sleeps."""
 
-    def __init__(self, path: str, workers: int):
-        # One number in every eight: each is alone in its cache line.
-        numbers = np.asarray(np.memmap(path, np.int64, "r+", shape=(8 * (1 + 3 * workers),)))[::8]
+    def __init__(self, memory: Array):
+        """In an array of `size` numbers."""
+        numbers = memory[::_NUMBERS_A_LINE]
         self.asked: Array = numbers[:1]
         self.done, self._workers_sleep, self._learner_sleeps = np.split(numbers[1:], 3)
+
+    @staticmethod
+    def size(workers: int) -> int:
+        """How many numbers so many workers need."""
+        return _NUMBERS_A_LINE * (1 + 3 * workers)
 
     def sleeps(self, worker: int) -> tuple[Array, Array]:
         """Whether a worker sleeps, and whether the learner sleeps until that worker is done."""
@@ -57,16 +69,18 @@ class Helper:
         except (BrokenPipeError, OSError) as error:
             if self.has_answered():
                 self.answer()  # it says what went wrong
-            raise RunError(self._obituary()) from error
+            raise RunError(self._exit_message()) from error
 
     def answer(self) -> Any:
         """Wait for the answer to a request."""
         try:
             kind, content = self._pipe.recv()
         except (EOFError, OSError) as error:
-            raise RunError(self._obituary()) from error
+            raise RunError(self._exit_message()) from error
         if kind == "failed":
             raise RunError(f"{self.who} failed:\n{content}")
+        if kind == "refused":
+            raise RunError(content)
         return content
 
     def has_answered(self) -> bool:
@@ -80,11 +94,12 @@ class Helper:
     def close(self) -> None:
         """End the process."""
         self.hang_up()
-        self._process.join(timeout=5)
+        self._process.join(timeout=_LONGEST_END)
         if self._process.is_alive():
             self._process.kill()
+            self._process.join()
 
-    def _obituary(self) -> str:
+    def _exit_message(self) -> str:
         self._process.join(timeout=1)
         return (
             f"the process of {self.who} died (exit code {self._process.exitcode}); the last checkpoint is intact, "
@@ -128,38 +143,26 @@ class Worker(Helper):
 
 
 class SharedBoard:
-    """Where a board and the turns lie in files that several processes map."""
+    """A board and the turns in memory that several processes share, which no file names."""
 
     def __init__(self, members: int, sizes: Sizes, workers: int):
-        self._members, self._sizes, self._workers = members, sizes, workers
-        self._paths = [_shared_file(), _shared_file()]
+        self._members, self._sizes = members, sizes
+        context = multiprocessing.get_context("spawn")
+        self._numbers = context.RawArray(ctypes.c_float, board_size(members, sizes))
+        self._turns = context.RawArray(ctypes.c_int64, Turns.size(workers))
 
     def board(self) -> Board:
-        """The board; the first to map the file grows it to its size."""
-        size = board_size(self._members, self._sizes)
-        return Board(np.memmap(self._paths[0], np.float32, "r+", shape=(size,)), self._members, self._sizes)
+        """The board."""
+        return Board(np.ctypeslib.as_array(self._numbers), self._members, self._sizes)
 
     def turns(self) -> Turns:
         """The turns."""
-        return Turns(self._paths[1], self._workers)
-
-    def unlink(self) -> None:
-        """Forget the files once everybody has mapped them; they go when the last of them does."""
-        for path in self._paths:
-            os.unlink(path)
+        return Turns(np.ctypeslib.as_array(self._turns))
 
 
 def leave_signals_to_the_parent() -> None:
     """Form a group of its own: the parent finishes its step and saves when it is stopped, and needs its helpers."""
     os.setpgid(0, 0)
-
-
-def _shared_file() -> str:
-    """A file in memory where the system has such a folder, else in the ordinary temporary folder."""
-    folder = "/dev/shm" if os.path.isdir("/dev/shm") else None
-    handle, path = tempfile.mkstemp(prefix="aes-rl-", dir=folder)
-    os.close(handle)
-    return path
 
 
 def _work(
@@ -192,5 +195,12 @@ def _work(
                 pipe.send(("done", None))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the parent is gone or has closed the pipe
-    except Exception:
-        pipe.send(("failed", traceback.format_exc()))
+    except Exception as error:
+        tell(pipe, error)
+
+
+def tell(pipe: Connection, error: Exception) -> None:
+    """Tell the parent why this process ends: in a line where that says all, else with the traceback."""
+    is_told = isinstance(error, (UserError, RunError))
+    with suppress(BrokenPipeError, ConnectionResetError):
+        pipe.send(("refused", str(error)) if is_told else ("failed", traceback.format_exc()))
