@@ -5,7 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 
 import gymnasium
@@ -13,8 +12,9 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import register
 
-from aes_rl.training import PAPER_TASKS, simulator, workers
+from aes_rl.training import PAPER_TASKS, simulator
 from aes_rl.training.environments import Environments
+from aes_rl.training.group import Resumption
 
 
 def play(environment, steps, generator):
@@ -56,8 +56,11 @@ def rollout(environments, steps=60, restore_at=None):
     rows = []
     for step in range(steps):
         if step == restore_at:
-            observation = environments.board.observation.copy()
-            environments.restore(environments.save(), observation)
+            shown = environments.board.observation.copy()
+            saved = environments.save().items()
+            environments.restore(
+                {member: Resumption(state, shown[member], total, 0) for member, (state, total) in saved}
+            )
         environments.send(generator.uniform(-1, 1, environments.board.action.shape).astype(np.float32))
         board = environments.receive()
         rows.append(
@@ -140,17 +143,10 @@ def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
     environments.close()
 
 
-def test_an_environment_that_cannot_start_leaves_nothing_behind(monkeypatch, tmp_path) -> None:
-    def shared_file():
-        handle, path = tempfile.mkstemp(dir=tmp_path)
-        os.close(handle)
-        return path
-
-    monkeypatch.setattr(workers, "_shared_file", shared_file)
+def test_an_environment_that_cannot_start_leaves_nothing_behind() -> None:
     with pytest.raises(RuntimeError, match="there is no pole"):
         Environments("tests.training.test_environments:Unstartable-v0", [0, 1], 2)
     assert not multiprocessing.active_children()
-    assert not list(tmp_path.iterdir())
 
 
 class Unstartable(Exploding):

@@ -128,8 +128,10 @@ def evaluate(words: list[str]) -> None:
     """Print the scores of a run's newest checkpoint."""
     asked = tyro.cli(Evaluate, prog="aes-rl evaluate", args=words)
     with closing(loaded(asked.run, asked.device)) as run:
-        members, longest = len(run.config.members), run.config.longest_evaluation
-        with closing(Evaluator(run.config.task, members, asked.episodes, run.workers, longest)) as evaluator:
+        config, episodes = run.config, asked.episodes
+        longest = config.longest_evaluation
+        made = Evaluator(config.task, len(config.members), episodes, run.workers, longest=longest)
+        with closing(made) as evaluator:
             score = evaluator.play(run.agent, run.evaluation_seeds(asked.number, asked.episodes))
     table = Table("member", "sampler", "seed", "mean return", "standard deviation", "mean length")
     for number, (sampler, seed) in enumerate(run.config.members):

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aes_rl.agents import AbstractAgent
+from aes_rl.training.config import Training
 from aes_rl.training.player import Part, Player, Standing, serve
 from aes_rl.training.workers import Helper, wait_for_answer
 
@@ -35,7 +36,13 @@ class Evaluator:
     """
 
     def __init__(
-        self, task: str, members: int, episodes: int, workers: int, longest: int, standing: Standing = "equal"
+        self,
+        task: str,
+        members: int,
+        episodes: int,
+        workers: int,
+        standing: Standing = "equal",
+        longest: int = Training.longest_evaluation,
     ):
         """`episodes` of every member of at most `longest` steps, played by `workers` processes, or here without any.
 

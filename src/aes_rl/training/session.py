@@ -159,8 +159,9 @@ class Session:
         seeds = run.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
-            longest = self.config.longest_evaluation
-            self._evaluator = Evaluator(self.config.task, *np.shape(seeds), workers, longest, self._standing())
+            self._evaluator = Evaluator(
+                self.config.task, *np.shape(seeds), workers, self._standing(), self.config.longest_evaluation
+            )
             self._opened.callback(self._evaluator.close)
         self._evaluator.start(run.agent, seeds)
         self._evaluating = (run.env_step, run.update_step)
