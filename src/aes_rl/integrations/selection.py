@@ -78,6 +78,8 @@ class Selection:
     def follow(self, places: Array) -> None:
         """The host has written these places of its own choice; slots stand for them from now on."""
         self.settle()
+        if len(places) > 1:  # a host that moves many rows at once may write a place several times
+            places = np.array(list(dict.fromkeys(places.tolist())))
         slots = self._slot_of[places]
         is_known = slots >= 0
         if is_known.any():
