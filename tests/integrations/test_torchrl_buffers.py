@@ -11,6 +11,11 @@ from tensordict import TensorDict
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # the host warns about its own extensions while it is imported
     from torchrl.data import LazyTensorStorage, ListStorage, ReplayBuffer, TensorDictReplayBuffer
+    from torchrl.data.replay_buffers.checkpointers import (
+        FlatStorageCheckpointer,
+        H5StorageCheckpointer,
+        NestedStorageCheckpointer,
+    )
     from torchrl.data.replay_buffers.her import HERReplayBuffer
     from torchrl.data.replay_buffers.query import traj
     from torchrl.data.replay_buffers.sample_units import Sequence, Transition
@@ -126,6 +131,28 @@ def test_hindsight_from_slots_in_any_order_is_refused() -> None:
     with pytest.raises(UserError, match=r"HERReplayBuffer needs the order.* use Adaptive\(overwrite='fifo'\)"):
         make(Adaptive(), kind=HERReplayBuffer, reward_fn=lambda batch: batch["next", "reward"])
     make(Adaptive(overwrite="fifo"), kind=HERReplayBuffer, reward_fn=lambda batch: batch["next", "reward"])
+
+
+@pytest.mark.parametrize("kind", [FlatStorageCheckpointer, NestedStorageCheckpointer, H5StorageCheckpointer])
+def test_a_checkpointer_that_drops_next_observations_is_refused(kind, tmp_path) -> None:
+    """It loads the next slot's observation in their place, which is one of another episode."""
+    line = rf"{kind.__name__} needs the order.* use Adaptive\(overwrite='fifo'\)"
+    for checkpointer in (kind, kind()):
+        with pytest.raises(UserError, match=line):
+            make(Adaptive(), checkpointer=checkpointer)
+    make(Adaptive(overwrite="fifo"), checkpointer=kind())
+    buffer, _ = make(Adaptive())
+    buffer.extend(with_observations(steps(0, 10)))
+    buffer.storage.checkpointer = kind()
+    with pytest.raises(UserError, match=line):
+        buffer.dumps(tmp_path)
+
+
+def with_observations(rows):
+    ends = {name: torch.zeros(len(rows), 1, dtype=torch.bool) for name in ("done", "terminated", "truncated")}
+    rows.update(ends | {"observation": rows["step"].unsqueeze(1)})
+    rows["next"].update(ends | {"observation": rows["step"].unsqueeze(1) + 1, "done": rows["next", "done"]})
+    return rows
 
 
 def test_a_generator_is_refused() -> None:

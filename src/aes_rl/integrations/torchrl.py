@@ -36,6 +36,7 @@ from aes_rl.types import Signal
 
 require("torchrl", "0.14", "0.15", "torchrl")
 from tensordict import is_tensor_collection  # type: ignore[import-untyped]  # noqa: E402
+from torchrl.data.replay_buffers.checkpointers import FlatStorageCheckpointer  # noqa: E402
 from torchrl.data.replay_buffers.her import HERReplayBuffer  # noqa: E402
 from torchrl.data.replay_buffers.sample_units import Transition  # noqa: E402
 from torchrl.data.replay_buffers.samplers import Sampler  # noqa: E402
@@ -201,6 +202,7 @@ class SelectiveWriter(Writer):
 
     def dumps(self, path: Any) -> None:
         """Write the state into a folder."""
+        _check_checkpointer(self._storage.checkpointer, self._sampler.selection)  # it can be set at any time
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "writer.json").write_text(json.dumps(self.state_dict()))
@@ -305,6 +307,7 @@ def _refuse(buffer: Any, selection: Selection) -> None:
     """Raise for a buffer whose draws would be wrong; where only its `query` would be, that raises."""
     if buffer.shared:
         raise UserError(_NOT_SHARED)
+    _check_checkpointer(buffer._init_checkpointer, selection)
     name, unit = type(selection.config).__name__, buffer._sample_unit
     if unit is not None and type(unit) is not Transition and (selection.needs or not selection.keeps_order):
         reason = "learns from single transitions" if selection.keeps_order else "overwrites at random"
@@ -312,10 +315,21 @@ def _refuse(buffer: Any, selection: Selection) -> None:
             f"sample_unit is {type(unit).__name__}, and {name} {reason}; leave sample_unit out, or use Uniform()"
         )
     if not selection.keeps_order:
-        disorder = f"needs the order of the transitions, and {name} overwrites at random; use {name}(overwrite='fifo')"
         if isinstance(buffer, HERReplayBuffer):
-            raise UserError(f"HERReplayBuffer {disorder}")
-        buffer.query = partial(_raise, f"query {disorder}")
+            raise UserError(_disorder("HERReplayBuffer", selection))
+        buffer.query = partial(_raise, _disorder("query", selection))
+
+
+def _check_checkpointer(checkpointer: Any, selection: Selection) -> None:
+    """Raise for those that take a transition's next observation from the next slot when they are loaded."""
+    kind = checkpointer if isinstance(checkpointer, type) else type(checkpointer)
+    if not selection.keeps_order and issubclass(kind, FlatStorageCheckpointer):
+        raise UserError(_disorder(kind.__name__, selection))
+
+
+def _disorder(what: str, selection: Selection) -> str:
+    name = type(selection.config).__name__
+    return f"{what} needs the order of the transitions, and {name} overwrites at random; use {name}(overwrite='fifo')"
 
 
 def _raise(line: str, *arguments: Any, **options: Any) -> NoReturn:
