@@ -22,6 +22,7 @@ from tianshou.utils.net.continuous import (
 )
 
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
+from aes_rl.errors import UserError
 from aes_rl.gradients import exact
 from aes_rl.integrations.tianshou import SelectiveReplayBuffer, SelectiveVectorReplayBuffer, attach
 
@@ -307,7 +308,7 @@ def test_it_trains_with_the_librarys_collector(sampler) -> None:
             TypeError,
             "object cannot be attached",
         ),
-        (lambda: SelectiveReplayBuffer(10, sampler=Uniform(), stack_num=4), ValueError, "stack_num is 4"),
+        (lambda: SelectiveReplayBuffer(10, sampler=Uniform(), stack_num=4), UserError, "stack_num is 4"),
         (
             lambda: attach(make("SAC", is_conditioned=False), SelectiveReplayBuffer(10, sampler=Adaptive())),
             TypeError,

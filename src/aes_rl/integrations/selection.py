@@ -56,6 +56,7 @@ class Selection:
         self.pending: Pending | None = None
         self.ahead: dict[int, Pending] = {}
         """Batches drawn ahead of their reports, by number."""
+        self._first_number = 0
         # Where the host decides about places: which slot stands for which of them, and back; −1 for none yet.
         self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
 
@@ -66,6 +67,11 @@ class Selection:
     def needs(self) -> Signal:
         """What the sampler wants to hear."""
         return self.sampler.needs
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether slots are written in turn, the oldest first."""
+        return all(part.rule.overwrite == "fifo" for part in self.sampler._slices)
 
     def place(self, count: int) -> Array:
         """Distinct slots for `count` new transitions."""
@@ -78,6 +84,8 @@ class Selection:
     def follow(self, places: Array) -> None:
         """The host has written these places of its own choice; slots stand for them from now on."""
         self.settle()
+        if len(places) > 1:  # a host that moves many rows at once may write a place several times
+            places = np.array(list(dict.fromkeys(places.tolist())))
         slots = self._slot_of[places]
         is_known = slots >= 0
         if is_known.any():
@@ -113,14 +121,16 @@ class Selection:
             self.draw(batch_size)
             pending, self.pending = self.pending, None
             assert pending is not None
+            number = self._first_number + self.updates
             if self.needs:
-                self.ahead[self.updates] = pending
-            return self.updates, pending
+                self.ahead[number] = pending
+            return number, pending
 
     def hear(self, number: int, pending: Pending) -> None:
         """Report a batch that was drawn ahead."""
         with self._lock:
-            if self.ahead.pop(number, None) is not None:
+            if self.ahead.get(number) is pending:
+                del self.ahead[number]
                 self._report(pending)
 
     def settle(self) -> None:
@@ -160,7 +170,10 @@ class Selection:
 
     def emptied(self) -> "Selection":
         """One for the same buffer after it was emptied."""
-        return Selection(self.config, self.capacity, self.seed, self.total_updates)
+        empty = Selection(self.config, self.capacity, self.seed, self.total_updates)
+        # A host may still hold batches of before; none of the new ones has the number of one of them.
+        empty._first_number = self._first_number + self.updates
+        return empty
 
     def state_dict(self) -> dict[str, Tensor]:
         """All that changes over time, as copies."""

@@ -12,8 +12,10 @@ from typing import Any, ClassVar
 
 import numpy as np
 import torch
+from gymnasium import spaces
 from typing_extensions import override
 
+from aes_rl.errors import UserError
 from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Selection, slots_of
@@ -51,11 +53,29 @@ class _Selective:
     _samples: ClassVar[type]
 
     def __init__(
-        self, *arguments: Any, sampler: Any, seed: int | None = None, total_updates: int | None = None, **options: Any
+        self,
+        buffer_size: int,
+        observation_space: spaces.Space[Any],
+        *arguments: Any,
+        sampler: Any,
+        seed: int | None = None,
+        total_updates: int | None = None,
+        **options: Any,
     ):
         """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
         _refuse(options)
-        super().__init__(*arguments, **options)
+        is_dict = isinstance(observation_space, spaces.Dict)
+        if is_dict != isinstance(self, DictReplayBuffer):
+            raise UserError(
+                f"the observation space is a {type(observation_space).__name__}, which a {type(self).__name__} cannot "
+                f"hold; use replay_buffer_class=Selective{'Dict' if is_dict else ''}ReplayBuffer"
+            )
+        super().__init__(buffer_size, observation_space, *arguments, **options)  # type: ignore[call-arg]
+        if self.n_envs > 1 and self.buffer_size == 1:
+            raise UserError(
+                f"buffer_size is {buffer_size} for {self.n_envs} environments; a step of all of them must leave an old "
+                f"slot to draw from: use at least {2 * self.n_envs}"
+            )
         # By default the seed follows from the one that the model was given: it seeds NumPy before it makes a buffer.
         seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
         self.selection = Selection(sampler, self.buffer_size * self.n_envs, seed, total_updates)
@@ -178,9 +198,9 @@ def attach(model: OffPolicyAlgorithm) -> Attachment:
             "their train() alone"
         )
     if model.n_steps > 1:
-        raise ValueError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
+        raise UserError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
     if getattr(model, "use_sde", False):
-        raise ValueError("use_sde is on; state-dependent exploration has no closed form for its norms, turn it off")
+        raise UserError("use_sde is on; state-dependent exploration has no closed form for its norms, turn it off")
     return Attachment(model)
 
 
@@ -198,11 +218,14 @@ def _check_buffer(buffer: Any) -> None:
 
 def _refuse(options: dict[str, Any]) -> None:
     if not _OF_HINDSIGHT.isdisjoint(options):
-        raise ValueError(_NO_HINDSIGHT)
+        raise UserError(_NO_HINDSIGHT)
     if options.get("optimize_memory_usage"):
-        raise ValueError("optimize_memory_usage stores next observations in the next slot; our samplers overwrite any")
+        raise UserError(
+            "optimize_memory_usage stores next observations in the next slot, and our samplers overwrite any; leave it "
+            "off"
+        )
     if options.get("n_steps", 1) != 1:
-        raise ValueError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
+        raise UserError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
 
 
 def _flat(array: Array) -> Array:

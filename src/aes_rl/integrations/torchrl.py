@@ -15,27 +15,41 @@ average: hence `reduction="none"` and a mean of one's own, which is unbiased.
 """
 
 import json
+import os
 import threading
+from functools import partial
+from multiprocessing.context import get_spawning_popen
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
+from torch.utils import _pytree as pytree
 
+from aes_rl.errors import UserError
 from aes_rl.gradients import Taps, squared_norms
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Pending, Selection
 from aes_rl.types import Signal
 
 require("torchrl", "0.14", "0.15", "torchrl")
+from tensordict import is_tensor_collection  # type: ignore[import-untyped]  # noqa: E402
+from torchrl.data.replay_buffers.checkpointers import FlatStorageCheckpointer  # noqa: E402
+from torchrl.data.replay_buffers.her import HERReplayBuffer  # noqa: E402
+from torchrl.data.replay_buffers.sample_units import Transition  # noqa: E402
 from torchrl.data.replay_buffers.samplers import Sampler  # noqa: E402
+from torchrl.data.replay_buffers.storages import ListStorage  # noqa: E402
 from torchrl.data.replay_buffers.writers import Writer  # noqa: E402
 from torchrl.objectives import DDPGLoss, SACLoss, TD3Loss  # noqa: E402
 
 _SUPPORTED = {SACLoss: "qvalue_network", TD3Loss: "qvalue_network", DDPGLoss: "value_network"}
 """Losses, and what each calls its critics."""
+_NOT_SHARED = (
+    "the buffer is shared between processes (shared=True, or it was handed to another), and the sampler lives in one: "
+    "rows of the others would never be drawn; leave shared out, and let the process that draws write them"
+)
 
 
 class SelectiveSampler(Sampler):
@@ -46,10 +60,39 @@ class SelectiveSampler(Sampler):
         self.selection = Selection(config, capacity, seed, total_updates)
         self.attachment: Attachment | None = None
         """What watches the training on its batches."""
+        self.has_writer = False
+        """Whether a SelectiveWriter asks it where to write."""
+        self._process = os.getpid()
+
+    @property
+    def _rng(self) -> None:
+        """Draws come from a stream of the sampler's own."""
+
+    @_rng.setter
+    def _rng(self, generator: torch.Generator | None) -> None:
+        # The last thing that the host sets when it makes a buffer, which has its writer by then.
+        if generator is not None:
+            raise UserError(
+                "a generator was given, and the draws would not follow it; leave generator out and give "
+                "SelectiveSampler a seed"
+            )
+        if not self.has_writer:
+            raise UserError(
+                "the buffer has a SelectiveSampler and no SelectiveWriter, so that the sampler would not know what is "
+                "stored; give it writer=SelectiveWriter(sampler)"
+            )
 
     def sample(self, storage: Any, batch_size: int) -> tuple[Tensor, dict[str, Tensor]]:
         """Slots and their weights."""
-        del storage
+        self.check_process()
+        held = len(storage)
+        if held == 0:
+            raise RuntimeError("Cannot sample from an empty storage.")  # as all samplers of the host do
+        if held != len(self.selection):
+            raise UserError(
+                f"the storage holds {held} transitions and the sampler knows of {len(self.selection)}; write "
+                "only through the buffer, made with writer=SelectiveWriter(sampler) of this sampler"
+            )
         self._listen()
         number, pending = self.selection.draw_ahead(batch_size)
         info = {"priority_weight": pending.weights, "draw": torch.full((batch_size,), number)}
@@ -88,9 +131,18 @@ class SelectiveSampler(Sampler):
     def _empty(self) -> None:
         self.selection = self.selection.emptied()
 
+    def check_process(self) -> None:
+        """Raise in a process that was forked from the sampler's own."""
+        if os.getpid() != self._process:
+            raise UserError(_NOT_SHARED)
+
     def __getstate__(self) -> dict[str, Any]:
-        state: dict[str, Any] = super().__getstate__()
-        return {**state, "attachment": None}
+        if get_spawning_popen() is not None:
+            raise UserError(_NOT_SHARED)
+        return {**self.__dict__, "attachment": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update({**state, "_process": os.getpid()})
 
 
 class SelectiveWriter(Writer):
@@ -103,17 +155,23 @@ class SelectiveWriter(Writer):
 
     def register_storage(self, storage: Any) -> None:
         """Take the storage to write to; it must have the sampler's capacity."""
-        if storage.max_size != self._sampler.selection.capacity:
-            raise ValueError(
-                f"the storage has {storage.max_size} slots and the sampler {self._sampler.selection.capacity}; give "
-                "both the same"
+        selection = self._sampler.selection
+        if storage.max_size != selection.capacity:
+            raise UserError(
+                f"the storage has {storage.max_size} slots and the sampler {selection.capacity}; give both the same"
             )
         if storage.ndim != 1:
-            raise ValueError(f"the storage has {storage.ndim} dimensions; our samplers choose single transitions")
+            raise UserError(
+                f"the storage has {storage.ndim} dimensions, and our samplers choose single transitions; use ndim=1"
+            )
+        for buffer in storage._attached_entities:
+            _refuse(buffer, selection)
         super().register_storage(storage)
+        self._sampler.has_writer = True
 
     def add(self, data: Any) -> int:
         """Store one transition."""
+        self._sampler.check_process()
         slot = int(self._sampler.selection.place(1)[0])
         self._storage.set(slot, data)
         self._write_count += 1
@@ -121,14 +179,17 @@ class SelectiveWriter(Writer):
 
     def extend(self, data: Any) -> Tensor:
         """Store several, distinct slots for as many as fit at once."""
+        self._sampler.check_process()
+        count = _rows(data, self._storage)
         most = max(1, self._sampler.selection.capacity - 1)
         parts = []
-        for start in range(0, len(data), most):
-            part = data[start : start + most]
-            slots = torch.from_numpy(self._sampler.selection.place(len(part)).astype(np.int64))
+        for start in range(0, count, most):
+            part = _slice(data, slice(start, start + most))
+            rows = min(most, count - start)
+            slots = torch.from_numpy(self._sampler.selection.place(rows).astype(np.int64))
             self._storage.set(slots, part)
             parts.append(slots)
-        self._write_count += len(data)
+        self._write_count += count
         return torch.cat(parts)
 
     def state_dict(self) -> dict[str, Any]:
@@ -141,6 +202,7 @@ class SelectiveWriter(Writer):
 
     def dumps(self, path: Any) -> None:
         """Write the state into a folder."""
+        _check_checkpointer(self._storage.checkpointer, self._sampler.selection)  # it can be set at any time
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "writer.json").write_text(json.dumps(self.state_dict()))
@@ -222,20 +284,79 @@ def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise TypeError(f"{type(loss).__name__} cannot be attached; supported are {names}")
     if loss.reduction != "none":
-        raise ValueError(
+        raise UserError(
             f"reduction is {loss.reduction!r}, by which weighted losses are divided by the sum of their weights; make "
             'the loss with reduction="none" and take the mean yourself'
         )
     if loss.use_prioritized_weights is False:
-        raise ValueError(
+        raise UserError(
             "use_prioritized_weights is off, so that the loss would not be weighted; leave it at its default"
         )
     if isinstance(loss, SACLoss) and loss._version == 1:
-        raise ValueError(
+        raise UserError(
             "SACLoss with a value network trains each critic on a part of the batch; leave value_network out"
         )
     if not getattr(loss, "deactivate_vmap", True):
-        raise ValueError(
+        raise UserError(
             "the critics run under vmap, where norms cannot be tapped; make the loss with deactivate_vmap=True"
         )
     return Attachment(loss, sampler)
+
+
+def _refuse(buffer: Any, selection: Selection) -> None:
+    """Raise for a buffer whose draws would be wrong; where only its `query` would be, that raises."""
+    if buffer.shared:
+        raise UserError(_NOT_SHARED)
+    _check_checkpointer(buffer._init_checkpointer, selection)
+    name, unit = type(selection.config).__name__, buffer._sample_unit
+    if unit is not None and type(unit) is not Transition and (selection.needs or not selection.keeps_order):
+        reason = "learns from single transitions" if selection.keeps_order else "overwrites at random"
+        raise UserError(
+            f"sample_unit is {type(unit).__name__}, and {name} {reason}; leave sample_unit out, or use Uniform()"
+        )
+    if not selection.keeps_order:
+        if isinstance(buffer, HERReplayBuffer):
+            raise UserError(_disorder("HERReplayBuffer", selection))
+        buffer.query = partial(_raise, _disorder("query", selection))
+
+
+def _check_checkpointer(checkpointer: Any, selection: Selection) -> None:
+    """Raise for those that take a transition's next observation from the next slot when they are loaded."""
+    kind = checkpointer if isinstance(checkpointer, type) else type(checkpointer)
+    if not selection.keeps_order and issubclass(kind, FlatStorageCheckpointer):
+        raise UserError(_disorder(kind.__name__, selection))
+
+
+def _disorder(what: str, selection: Selection) -> str:
+    name = type(selection.config).__name__
+    return f"{what} needs the order of the transitions, and {name} overwrites at random; use {name}(overwrite='fifo')"
+
+
+def _raise(line: str, *arguments: Any, **options: Any) -> NoReturn:
+    del arguments, options
+    raise UserError(line)
+
+
+def _is_indexed_by_row(data: Any) -> bool:
+    return isinstance(data, list | range | Tensor | np.ndarray) or is_tensor_collection(data)
+
+
+def _rows(data: Any, storage: Any) -> int:
+    """Transitions in what `extend` was given."""
+    if _is_indexed_by_row(data):
+        counts = {len(data)}
+    elif isinstance(storage, ListStorage):
+        raise UserError(
+            f"a ListStorage takes a list of transitions, not a {type(data).__name__}; use LazyTensorStorage"
+        )
+    else:
+        counts = {len(leaf) for leaf in pytree.tree_leaves(data)}
+    if len(counts) > 1:
+        raise UserError(f"the leaves of the pytree have {sorted(counts)} rows; give all the same number")
+    if not any(counts):
+        raise RuntimeError("Expected at least one element in extend.")  # as all writers of the host do
+    return counts.pop()
+
+
+def _slice(data: Any, rows: slice) -> Any:
+    return data[rows] if _is_indexed_by_row(data) else pytree.tree_map(lambda leaf: leaf[rows], data)
