@@ -106,13 +106,17 @@ def exists(directory: Path) -> bool:
     return bool(_finished(directory))
 
 
-def load(run: Run, directory: Path) -> dict[str, int]:
-    """Continue from the newest checkpoint that is sound; the sizes that the run's tables had then."""
+def load(run: Run, directory: Path, sets_aside: bool = False) -> dict[str, int]:
+    """Continue from the newest checkpoint that is sound; the sizes that the run's tables had then.
+
+    Damaged ones that are newer keep their place, or get another name where the run `sets_aside` what it goes on
+    without.
+    """
     newest_first = _finished(directory)[::-1]
     if not newest_first:
         raise UserError(f"{directory} holds no complete checkpoint")
     reasons: list[str] = []
-    for path in newest_first:
+    for number, path in enumerate(newest_first):
         try:
             facts, tensors = _read(run, path)
         except (OSError, UserError) as error:
@@ -120,6 +124,9 @@ def load(run: Run, directory: Path) -> dict[str, int]:
             continue
         if reasons:
             warnings.warn(f"{'; '.join(reasons)}. The run goes on from step {facts.env_step:,} instead", stacklevel=2)
+        for damaged in newest_first[:number] if sets_aside else ():
+            _remove(directory / f"damaged-{damaged.name}")
+            damaged.rename(directory / f"damaged-{damaged.name}")
         _warn_of_other_physics(facts)
         _restore(run, facts, tensors)
         return {"evaluations": facts.evaluations, "metrics": facts.metrics}

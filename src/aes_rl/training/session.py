@@ -79,7 +79,7 @@ class Session:
             sizes: dict[str, int | None] = {"evaluations": None, "metrics": None}
             self.was_resumed = checkpoint.exists(self._checkpoints)
             if self.was_resumed:
-                sizes |= checkpoint.load(self.run, self._checkpoints)
+                sizes |= checkpoint.load(self.run, self._checkpoints, sets_aside=True)
             self.first_step = self.run.env_step
             self._tables = {}
             for name, columns in (("evaluations", EVALUATION_COLUMNS), ("metrics", METRIC_COLUMNS)):
