@@ -45,10 +45,12 @@ def start(target):
     return thread
 
 
+@pytest.mark.parametrize("keeps_order", [True, False])
 @MODES
-def test_turns_go_to_and_fro(is_looking, monkeypatch) -> None:
+def test_turns_go_to_and_fro(is_looking, keeps_order, monkeypatch) -> None:
     """Nobody is saved by waking up by himself."""
     monkeypatch.setattr(bell, "_LONGEST_SLEEP", LONG)
+    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
     pair, turns = Pair(is_looking), 500
 
     def answer():
@@ -95,16 +97,33 @@ def test_a_missed_ring_costs_a_short_sleep() -> None:
     assert woken == [True]
 
 
+def test_a_turn_is_not_taken_before_its_ring_where_writes_may_be_reordered(monkeypatch) -> None:
+    """The number of the turn may be seen before what was written ahead of it; the ring may not."""
+    monkeypatch.setattr(bell, "_KEEPS_ORDER", False)
+    pair, taken = Pair(), []
+    pair.number[0] = 1
+    waiting = start(lambda: taken.append(pair.ends[0].wait(pair.reached(1))))
+    time.sleep(0.1)
+    assert not taken
+    pair.ends[1].ring()
+    waiting.join(timeout=LONG)
+    assert taken == [True]
+
+
+@pytest.mark.parametrize("keeps_order", [True, False])
 @MODES
-def test_a_request_ends_the_wait(is_looking) -> None:
+def test_a_request_ends_the_wait(is_looking, keeps_order, monkeypatch) -> None:
+    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
     pair = Pair(is_looking)
     pair.pipes[1].send("save")
     assert not pair.ends[0].wait(pair.reached(1))
     assert pair.pipes[0].recv() == "save"
 
 
-def test_an_end_that_is_gone_ends_the_wait() -> None:
+@pytest.mark.parametrize("keeps_order", [True, False])
+def test_an_end_that_is_gone_ends_the_wait(keeps_order, monkeypatch) -> None:
     """With a ring that it never heard: its line is then reset, not closed."""
+    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
     pair = Pair()
     pair.sleeps[1] = 1
     pair.ends[0].ring()
