@@ -1,8 +1,10 @@
 """The command `aes-rl`."""
 
 import sys
+import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import Any
 
 from aes_rl import extensions
 from aes_rl.errors import RunError, UserError
@@ -25,6 +27,8 @@ Each command has --help, and takes
   --debug        show the traceback of an error that is otherwise told in one line"""
 
 _DEBUG = "--debug"
+_LONGEST = 1500
+"""Characters of a line about an error; file and option names may be long."""
 
 
 _COMMANDS = {
@@ -44,19 +48,38 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command; a mistake in what was typed or in a file ends it with one line."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     is_debugging = _DEBUG in words
+    formatted, warnings.formatwarning = warnings.formatwarning, _formatted
     try:
         _run(extensions.taken_from([word for word in words if word != _DEBUG]))
     except (UserError, RunError, OSError, MemoryError) as error:
         if is_debugging:
             raise
         told = str(error) or "there is not enough memory; train fewer members at a time, or lower capacity"
-        print(f"aes-rl: {told}", file=sys.stderr)
+        _say(told)
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         if is_debugging:
             raise
-        print("aes-rl: interrupted", file=sys.stderr)
+        _say("interrupted")
         raise SystemExit(130) from None
+    finally:
+        warnings.formatwarning = formatted
+
+
+def _formatted(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
+    """A warning in one line, without the place in this program."""
+    return f"aes-rl: warning: {_printable(f'{message}')} ({category.__name__})\n"
+
+
+def _say(text: str) -> None:
+    """Tell the user what was wrong."""
+    print(f"aes-rl: {_printable(text)}", file=sys.stderr)
+
+
+def _printable(text: str) -> str:
+    """What a file's names contain cannot control the terminal, nor fill it; a traceback has its lines."""
+    text = text if len(text) <= _LONGEST or "\n" in text else f"{text[:_LONGEST]}…"
+    return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
 def _run(words: list[str]) -> None:

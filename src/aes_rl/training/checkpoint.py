@@ -256,10 +256,10 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _finished(directory: Path) -> list[Path]:
-    """Complete checkpoints, the oldest first; a link is none."""
+    """Complete checkpoints, the oldest first; raises where a link stands for one."""
     if not files.has_directory(directory):
         return []
-    return sorted(path for path in directory.glob("[0-9]*") if files.is_directory(path))
+    return sorted(path for path in directory.glob("[0-9]*") if files.has_directory(path))
 
 
 def _checksum(path: Path) -> str:

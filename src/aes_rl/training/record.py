@@ -100,7 +100,7 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
 def alone_in(directory: Path, patience: float) -> Iterator[None]:
     """Keep other processes out of the directory; waits some seconds for one to leave."""
     directory.mkdir(parents=True, exist_ok=True)
-    files.is_file(directory / _LOCK)  # raises where it is a link
+    files.open_to_write(directory / _LOCK).close()  # raises where it is a link
     lock = FileLock(directory / _LOCK, timeout=patience, thread_local=False)
     try:
         lock.acquire()
@@ -174,6 +174,9 @@ def _config_in(directory: Path) -> Training:
     if not files.is_file(path):
         raise UserError(f"{directory} holds no run: there is no {_CONFIG} in it")
     values = files.read_json(path)
+    missing = [name for name in ("task", "agent", "samplers", "seeds", "env_steps") if name not in values]
+    if missing:
+        raise UserError(f"{path} has no {missing[0]}; it is not this program's")
     if isinstance(values.get("sampler"), dict):  # options of samplers that are not there do not count
         known = {field_of(name) for name in TRAINABLE}
         values["sampler"] = {name: value for name, value in values["sampler"].items() if name in known}
