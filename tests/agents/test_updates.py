@@ -10,7 +10,7 @@ from torch import nn
 
 from aes_rl import engines
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.agents.sac import squash
+from aes_rl.agents.sac import exploring_action, policy, squash
 from aes_rl.engines import fusing
 from aes_rl.streams import Streams
 from aes_rl.types import Transition
@@ -205,6 +205,23 @@ def test_temperature_gradient_is_weighted(name) -> None:
     agent.update(batch, weights, noise, None)
     expected = -(weights * (log_probability.detach() - ACTION)).mean(-1, keepdim=True)
     assert torch.allclose(agent.log_temperature.grad, expected, rtol=1e-10)
+
+
+def test_sac_policy_has_log_deviations_from_minus_20_to_2() -> None:
+    """A higher floor keeps a policy that wants to be certain noisy; −5, which others have, is a deviation of 0.0067."""
+    wanted = torch.tensor([-30.0, -20.0, -19.0, -6.0, 1.5, 2.0, 7.0])
+    expected = torch.tensor([-20.0, -20.0, -19.0, -6.0, 1.5, 2.0, 2.0])
+    head = torch.cat([torch.zeros(7), wanted]).expand(MEMBERS, 14)
+    noise = torch.full((MEMBERS, 7), 0.5)
+    actions = torch.tanh(0.5 * expected.exp()).expand(MEMBERS, 7)
+    assert torch.equal(policy(head)[1], expected.expand(MEMBERS, 7))
+    torch.testing.assert_close(exploring_action(head, noise), actions, rtol=1e-12, atol=0)
+    found, log_probability = squash(head.unsqueeze(1), noise.unsqueeze(1), 0.0)
+    torch.testing.assert_close(found.squeeze(1), actions, rtol=1e-12, atol=0)
+    base = torch.distributions.Normal(torch.zeros(7), expected.exp())
+    raw = 0.5 * expected.exp()
+    by_hand = (base.log_prob(raw) - torch.log1p(-torch.tanh(raw).square())).sum()
+    torch.testing.assert_close(log_probability, by_hand.expand(MEMBERS, 1), rtol=1e-9, atol=0)
 
 
 @pytest.mark.parametrize("name", CONFIGS)

@@ -9,8 +9,9 @@ from aes_rl.types import Signals
 from tests import own_sampler
 
 MODULE = {"__name__": "my_sampler"}
-exec(compile(own_sampler.SOURCE, "documentation", "exec"), MODULE)
+exec(compile(own_sampler.SOURCE + own_sampler.RANKED, "documentation", "exec"), MODULE)
 Fading, FadingRule = MODULE["Fading"], RULES.pop("fading")
+Ranked, RankedRule = MODULE["Ranked"], RULES.pop("ranked")
 
 
 class Forgetful(FadingRule):
@@ -37,13 +38,115 @@ class Biased(FadingRule):
         return super().weights(draw) * 1.01
 
 
-def check(monkeypatch, rule):
-    monkeypatch.setitem(RULES, "fading", rule)
-    check_sampler(Fading(), members=[2], capacities=[7, 64], engines=["numba"])
+class Impatient(RankedRule):
+    """Masses follow every report at once, and the ranks of the means now and then."""
+
+    def feedback(self, draw, signals):
+        super().feedback(draw, signals)
+        return signals.td_error.double().abs().clamp(min=1e-3)
 
 
-def test_a_sound_rule_passes(monkeypatch) -> None:
-    check(monkeypatch, FadingRule)
+class ByPeak(Impatient):
+    """Ranks by the largest error of each slot, which `fresh` does not reset."""
+
+    def __init__(self, config, setting):
+        super().__init__(config, setting)
+        self.peaks = torch.ones_like(self.means)
+
+    def feedback(self, draw, signals):
+        self.peaks.scatter_reduce_(1, draw.slots, signals.td_error.double().abs(), "amax")
+        return super().feedback(draw, signals)
+
+    def advance(self, update_step):
+        return self.peaks.clone() if update_step % self.rank_every == 0 else None
+
+    def state_dict(self):
+        return super().state_dict() | {"peaks": self.peaks}
+
+
+class ByTotal(ByPeak):
+    """Ranks by the mean error of each slot; `fresh` resets how many there were, but not their sum."""
+
+    def __init__(self, config, setting):
+        super().__init__(config, setting)
+        self.counts = torch.zeros_like(self.means)
+
+    def fresh(self, slots):
+        self.counts.scatter_(1, slots, 0.0)
+        return super().fresh(slots)
+
+    def feedback(self, draw, signals):
+        errors = signals.td_error.double().abs()
+        self.peaks.scatter_add_(1, draw.slots, errors)
+        self.counts.scatter_add_(1, draw.slots, (errors > 0).double())
+        return Impatient.feedback(self, draw, signals)
+
+    def advance(self, update_step):
+        if update_step % self.rank_every:
+            return None
+        return torch.where(self.counts > 0, self.peaks / self.counts.clamp(min=1), 1.0)
+
+    def state_dict(self):
+        return super().state_dict() | {"counts": self.counts}
+
+
+class Credulous(RankedRule):
+    """Takes the 0 that a report on overwritten content reaches it as for an error, and shows it when it ranks."""
+
+    def feedback(self, draw, signals):
+        super().feedback(draw, Signals(signals.td_error.abs().clamp(min=1e-30)))
+
+
+class Unsaved(Impatient):
+    def state_dict(self):
+        return {}
+
+
+class EmptyFirst(Impatient):
+    """Ranks slots that nothing was reported of first, those that nothing was written to included."""
+
+    def __init__(self, config, setting):
+        super().__init__(config, setting)
+        self.means.fill_(1e9)
+
+    def advance(self, update_step):
+        self.live.fill_(self.means.shape[1])
+        return super().advance(update_step)
+
+
+def undeclared(rule):
+    """The same with a period that the battery is not told of."""
+    return type(rule.__name__, (rule,), {"updates_options": ()})
+
+
+def check(monkeypatch, rule, **options):
+    """As the page calls it."""
+    monkeypatch.setitem(RULES, "own", rule)
+    check_sampler(rule.config_type(**options), members=[2], capacities=[7, 64], engines=["numba"])
+
+
+@pytest.mark.parametrize("rule", [FadingRule, RankedRule, Impatient, undeclared(RankedRule)])
+def test_a_sound_rule_passes(monkeypatch, rule) -> None:
+    check(monkeypatch, rule)
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (ByPeak, "what was reported of overwritten content shows"),
+        (ByTotal, "what was reported of overwritten content shows"),
+        (Credulous, "reaches a rule as 0"),
+        (Unsaved, r"state_dict\(\) lacks something"),
+        (EmptyFirst, "returns for empty slots are ignored"),
+    ],
+)
+def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> None:
+    with pytest.raises(AssertionError, match=message):
+        check(monkeypatch, rule)
+    with pytest.raises(AssertionError, match=message):
+        check(monkeypatch, undeclared(rule))
+    with pytest.raises(AssertionError, match=message):
+        check(monkeypatch, rule, rank_every=1)
 
 
 @pytest.mark.parametrize(

@@ -2,16 +2,34 @@
 
 import math
 from collections.abc import Callable, Sequence
-from functools import lru_cache
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from aes_rl.engines import choose
 from aes_rl.samplers.registry import rule_for
-from aes_rl.testing.history import Case, Life, Memory
+from aes_rl.testing.history import Case, Life
+from aes_rl.testing.lives import (
+    SHORT,
+    assert_alike,
+    beyond,
+    both_written,
+    draw_of,
+    go_on_alike,
+    grown,
+    live,
+    new,
+    part_ways,
+    report,
+    shortened,
+    stages,
+    tell,
+    view,
+    young,
+)
 from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
-from aes_rl.types import Draw, EngineName, Signals
+from aes_rl.types import EngineName
 from aes_rl.weighting import unbiased
 
 Check = Callable[[Case], None]
@@ -20,7 +38,7 @@ _DRAWS = 10_000
 
 def probabilities_are_a_distribution(case: Case) -> None:
     """Positive on every live slot and summing to one, from the first insertion to beyond the wrap-around."""
-    for life in _stages(case):
+    for life in stages(case):
         probabilities = life.sampler.probabilities()
         assert probabilities.shape == (case.members, len(life.sampler))
         assert bool((probabilities > 0).all()), f"a live slot has no chance: {probabilities.min()}"
@@ -29,7 +47,7 @@ def probabilities_are_a_distribution(case: Case) -> None:
 
 def draws_stay_among_live_slots(case: Case) -> None:
     """Never an empty slot, and each draw carries the probability its slot has."""
-    for life in _stages(case):
+    for life in stages(case):
         draw = life.draw(512)
         slots = draw.slots
         assert int(slots.min()) >= 0
@@ -40,7 +58,7 @@ def draws_stay_among_live_slots(case: Case) -> None:
 
 def frequencies_follow_probabilities(case: Case) -> None:
     """χ² of the observed slots against the reported probabilities, for every member."""
-    for life in _stages(case):
+    for life in stages(case):
         probabilities = life.sampler.probabilities()
         slots = life.draw(_DRAWS).slots
         for member in range(case.members):
@@ -54,7 +72,7 @@ def weighted_mean_is_unbiased(case: Case) -> None:
     A rule that says so of itself must give exactly these weights; any rule's are positive.
     """
     engine = choose(case.engine, "cpu")
-    for life in _stages(case):
+    for life in stages(case):
         size = len(life.sampler)
         values = torch.sin(torch.arange(size, dtype=torch.float64) * 7 + 1) * torch.arange(1, size + 1)
         draw = life.draw(_DRAWS)
@@ -71,29 +89,83 @@ def weighted_mean_is_unbiased(case: Case) -> None:
 
 def overwriting_forgets(case: Case) -> None:
     """A slot just written starts like any other, whatever its old content was worth."""
-    life = _grown(case)
-    first, second = _both_written(life)
+    life = grown(case)
+    first, second = both_written(life)
     _stand_alike(life, first, second, "new slots start at masses")
     _tell_the_same(life, first, second)
     _stand_alike(life, first, second, "`fresh` forgot too little: new slots told the same are at masses")
 
 
+def overwriting_leaves_no_trace(case: Case) -> None:
+    """What was reported of content since overwritten makes no difference to any slot, after no `advance` either.
+
+    Two histories exchange what is reported of two slots, which are then overwritten. Statistics over all slots may
+    stay, and are the same in both.
+    """
+    if case.capacity == 1:
+        return
+    case = shortened(case)
+    for is_told in (False, True):
+        one, other = young(case), young(case)
+        pair = torch.tensor([[0, len(one.sampler) - 1]]).repeat(case.members, 1)
+        for life, slots in ((one, pair), (other, pair.flip(1))):
+            life.sampler.renew(view(slots, life))
+            for values in ([5.0, 700.0], [40.0, 9000.0]):
+                tell(life, slots, values)
+                for _ in range(SHORT):
+                    life.advance()
+            tell(life, slots, [2.0, 300.0])
+            life.sampler.renew(view(pair, life))
+            if is_told:
+                tell(life, pair, [3.0, 3.0])
+        go_on_alike(one, other, "`fresh` forgot too little: what was reported of overwritten content shows")
+
+
+def empty_slots_do_not_count(case: Case) -> None:
+    """The same history in a larger buffer gives live slots the same probabilities."""
+    if case.capacity == 1:
+        return
+    case = shortened(case)
+    size = min(case.capacity, 20)
+    full, roomy = (new(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
+    what = (
+        f"with the same {size} live slots a buffer of {size} and one of {2 * case.capacity} differ: the masses that "
+        "`advance` returns for empty slots are ignored, but they must not change those of live slots, the first n "
+        "that `fresh` was given; periods that follow from the capacity must be options named in updates_options"
+    )
+    for number in range(size + 2 * SHORT):
+        if number < size:
+            full.insert()
+            roomy.insert()
+        draw = full.draw(8)
+        full.learn(draw)
+        roomy.learn(draw)
+        assert_alike(full, roomy, what)
+    go_on_alike(full, roomy, what)
+
+
 def late_feedback_is_dropped(case: Case) -> None:
     """Feedback for a slot overwritten since the draw changes nothing about its new content, then or later."""
-    first, second = _both_written(_grown(case))  # where the next two go, for whoever wants to draw them before
-    life = _grown(case)
-    draw, alone = life.draw(8 * case.capacity), _draw_of(first, life)
-    _both_written(life)
-    before = life.sampler.distribution.tree.masses.clone()
-    life.sampler.feedback(draw, life.signals(draw.slots.shape[1]))
-    after = life.sampler.distribution.tree.masses
-    for member in range(case.members):
-        slot = int(first[member, 0])
-        assert after[member, slot] == before[member, slot], f"member {member}: slot {slot} learned from old content"
-    life.sampler.feedback(alone, _report(torch.full(first.shape, 7.0)))
-    _tell_the_same(life, first, second)
-    what = "a report on old content, which reaches a rule as 0, was learned from: new slots told the same are at masses"
-    _stand_alike(life, first, second, what)
+    case = shortened(case)
+    first, second = both_written(grown(case))  # where the next two go, for whoever wants to draw them before
+    written = torch.cat([first, second], dim=1)
+    one, other = grown(case), grown(case)
+    draw, late = one.draw(64), draw_of(first, one)
+    signals = one.signals(64)
+    for life, alone in ((one, late), (other, draw_of(second, other, late))):
+        both_written(life)
+        before = life.sampler.distribution.tree.masses.gather(1, written)
+        life.sampler.feedback(draw, signals)
+        life.sampler.feedback(alone, report(torch.full(first.shape, 7.0)))
+        after = life.sampler.distribution.tree.masses.gather(1, written)
+        assert torch.equal(before, after), f"reports on old content took new slots from masses {before} to {after}"
+    what = "a report on old content, which reaches a rule as 0, was learned from"
+    go_on_alike(one, other, what)
+    for value in (3.0, 50.0):
+        for life in (one, other):
+            tell(life, written, [value, value])
+        assert_alike(one, other, what)
+    go_on_alike(one, other, what)
 
 
 def repeated_slots_count_in_order(case: Case) -> None:
@@ -101,43 +173,43 @@ def repeated_slots_count_in_order(case: Case) -> None:
 
     Where a batch counts as one, it ends the same wherever in the batch the other slots are reported.
     """
-    together, apart = _grown(case), _grown(case)
+    case = shortened(case)
+    together, apart = young(case), young(case)
     slots = torch.zeros(case.members, 3, dtype=torch.int64)
     errors = torch.tensor([[5.0, 700.0, 40.0]]).expand(case.members, 3).contiguous()
     if rule_for(case.config).is_sequential:
-        draw = _draw_of(slots, together)
-        together.sampler.feedback(draw, _report(errors))
+        draw = draw_of(slots, together)
+        together.sampler.feedback(draw, report(errors))
         for position in range(3):
             one = errors[:, position : position + 1].contiguous()
-            single = _draw_of(slots[:, :1].contiguous(), together, draw)
-            apart.sampler.feedback(single, _report(one))
+            single = draw_of(slots[:, :1].contiguous(), together, draw)
+            apart.sampler.feedback(single, report(one))
     else:
-        slots[:, 1] = case.capacity - 1
+        slots[:, 1] = len(together.sampler) - 1
         order = [1, 0, 2] if case.capacity > 1 else [0, 1, 2]
-        draw = _draw_of(slots, together)
-        shuffled = _draw_of(slots[:, order].contiguous(), apart)
-        together.sampler.feedback(draw, _report(errors))
-        apart.sampler.feedback(shuffled, _report(errors[:, order].contiguous()))
-        assert not torch.allclose(together.sampler.probabilities(), _grown(case).sampler.probabilities()) or (
-            case.capacity == 1
-        ), "feedback changed nothing"
+        draw = draw_of(slots, together)
+        shuffled = draw_of(slots[:, order].contiguous(), apart)
+        together.sampler.feedback(draw, report(errors))
+        apart.sampler.feedback(shuffled, report(errors[:, order].contiguous()))
     found, expected = together.sampler.probabilities(), apart.sampler.probabilities()
     assert torch.allclose(found, expected, rtol=1e-9, atol=0), (
         f"slot 0 has probability {found[:, 0]} after one batch and {expected[:, 0]} after the same reports in turn; "
         "if a batch is to count as one, set is_sequential = False"
     )
+    if not rule_for(case.config).is_sequential and case.capacity > 1:
+        assert part_ways(together, young(case)), "feedback changed nothing, neither at once nor by `advance`"
 
 
 def same_counters_give_same_draws(case: Case) -> None:
     """Two samplers with the same seeds and history draw the same slots."""
-    one, other = _grown(case), _grown(case)
+    one, other = grown(case), grown(case)
     for _ in range(20):
         assert torch.equal(one.update().slots, other.update().slots)
 
 
 def saved_state_continues(case: Case) -> None:
     """After saving, loading into a new sampler and going on, the next 100 draws are the same."""
-    life, restored = _live(case, _beyond(case), case.seeds()), Life(case)
+    life, restored = live(case, beyond(case), case.seeds()), new(case)
     restored.load(life.save())
     for number in range(100):
         life.insert()
@@ -147,10 +219,27 @@ def saved_state_continues(case: Case) -> None:
         assert is_same, f"draw {number + 1} after loading is another: state_dict() lacks something that changes"
 
 
+def saved_state_re_ranks_alike(case: Case) -> None:
+    """After saving and loading, whatever `advance` does later is the same, however rarely it does it."""
+    case = shortened(case)
+    life = live(case, 2 * SHORT, case.seeds())
+    what = "after loading, `advance` makes other masses: state_dict() lacks something that changes"
+    restored = new(case)
+    restored.load(life.save())
+    for _ in range(SHORT):
+        draw = life.draw(8)
+        life.learn(draw)
+        restored.learn(draw)
+        assert_alike(life, restored, what)
+    restored = new(case)  # again, as reports since may have made up for what was lost
+    restored.load(life.save())
+    go_on_alike(life, restored, what)
+
+
 def members_are_independent(case: Case) -> None:
     """A member draws the same alone and among others."""
-    together = _grown(case)
-    alone = [_grown(case, seeds=[seed]) for seed in case.seeds()]
+    together = grown(case)
+    alone = [grown(case, seeds=[seed]) for seed in case.seeds()]
     for _ in range(20):
         draw = together.update()
         for member, life in enumerate(alone):
@@ -165,10 +254,13 @@ CHECKS: tuple[Check, ...] = (
     frequencies_follow_probabilities,
     weighted_mean_is_unbiased,
     overwriting_forgets,
+    overwriting_leaves_no_trace,
+    empty_slots_do_not_count,
     late_feedback_is_dropped,
     repeated_slots_count_in_order,
     same_counters_give_same_draws,
     saved_state_continues,
+    saved_state_re_ranks_alike,
     members_are_independent,
 )
 
@@ -183,7 +275,9 @@ def check_sampler(
     """Run the whole battery on a sampler, given by its configuration; raises AssertionError on the first failure.
 
     The configuration's rule must be registered in `aes_rl.samplers.registry.RULES`. Statistical checks have a
-    false-alarm rate of one in a million each, and fixed seeds, so a sampler that passes keeps passing.
+    false-alarm rate of one in a million each, and fixed seeds, so a sampler that passes keeps passing. The checks of
+    what `advance` does set the options named in `updates_options` to at most 10, so that everything happens in them;
+    what a rule does without such an option is found if it happens at least every 1,000 updates.
     """
     for engine in engines:
         for count in members:
@@ -192,50 +286,11 @@ def check_sampler(
                     check(Case(config, count, capacity, engine))
 
 
-def _stages(case: Case) -> list[Life]:
-    """Lives at size one, half full, just full, and long after the wrap-around."""
-    return [
-        _life(case, count, case.seeds())
-        for count in sorted({1, (case.capacity + 1) // 2, case.capacity, _beyond(case)})
-    ]
-
-
-def _grown(case: Case, seeds: Sequence[int] | None = None) -> Life:
-    """A life long after the wrap-around."""
-    return _life(case, _beyond(case), case.seeds() if seeds is None else tuple(seeds))
-
-
-def _life(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
-    life = Life(case, seeds)
-    life.load(_lived(case, insertions, seeds, rule_for(case.config)))
-    return life
-
-
-@lru_cache(maxsize=8)
-def _lived(case: Case, insertions: int, seeds: tuple[int, ...], _rule: type[Any]) -> Memory:
-    """How a life stands after some insertions; many checks start from here. A rule written anew lives anew."""
-    return _live(case, insertions, seeds).save()
-
-
-def _live(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
-    """Some insertions, the last forty with an update each."""
-    life = Life(case, seeds)
-    life.insert(max(0, insertions - 40))
-    life.live(min(insertions, 40))
-    return life
-
-
-def _both_written(life: Life) -> tuple[torch.Tensor, torch.Tensor]:
-    """The slots of two insertions, [P, 1] each."""
-    first = torch.as_tensor(life.insert()).clone()
-    return first, torch.as_tensor(life.insert()).clone()
-
-
 def _tell_the_same(life: Life, first: torch.Tensor, second: torch.Tensor) -> None:
     """Report twice, in two batches, the same of both slots."""
     for value in (3.0, 50.0):
-        draw = _draw_of(torch.cat([first, second], dim=1), life)
-        life.sampler.feedback(draw, _report(torch.full(first.shape, value).expand(-1, 2).contiguous()))
+        draw = draw_of(torch.cat([first, second], dim=1), life)
+        life.sampler.feedback(draw, report(torch.full(first.shape, value).expand(-1, 2).contiguous()))
 
 
 def _stand_alike(life: Life, first: torch.Tensor, second: torch.Tensor, what: str) -> None:
@@ -243,21 +298,3 @@ def _stand_alike(life: Life, first: torch.Tensor, second: torch.Tensor, what: st
     for member in range(len(first)):
         one, other = float(masses[member, first[member, 0]]), float(masses[member, second[member, 0]])
         assert math.isclose(one, other, rel_tol=1e-12), f"member {member}: {what} {one} and {other}"
-
-
-def _beyond(case: Case) -> int:
-    return case.capacity + min(case.capacity, 100) + 3
-
-
-def _report(values: torch.Tensor) -> Signals:
-    return Signals(td_error=values, gradient_norm={"actor": values, "critic": 2 * values})
-
-
-def _draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
-    """A draw of given slots, with the probabilities they have now or had in another draw of the same slot."""
-    model = life.draw(1)
-    probabilities = like.probabilities[:, :1] if like else life.sampler.probabilities().gather(1, slots)
-    probabilities = probabilities[:, : slots.shape[1]].contiguous()
-    if life.sampler.engine.name == "numba":
-        return Draw(slots.numpy(), probabilities.numpy(), model.size, model.clock)
-    return Draw(slots, probabilities, model.size, model.clock)

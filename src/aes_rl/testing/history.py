@@ -78,12 +78,21 @@ class Life:
     def update(self, batch: int = 8) -> Draw:
         """Draw, report made-up signals, advance."""
         draw = self.draw(batch)
+        self.learn(draw)
+        return draw
+
+    def learn(self, draw: Draw) -> None:
+        """Report made-up signals of a draw, this life's or another's, and advance."""
         self.updates += 1
         self.sampler.feedback(draw, self.signals(draw.slots.shape[1]))
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
             self.sampler.observe_all(self._numbers(len(self.sampler)))
         self.sampler.advance(self.updates)
-        return draw
+
+    def advance(self) -> None:
+        """End an update that reported nothing."""
+        self.updates += 1
+        self.sampler.advance(self.updates)
 
     def live(self, insertions: int, updates_each: int = 1) -> None:
         """Some insertions with updates after each, as a training run has them."""

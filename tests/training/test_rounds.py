@@ -1,0 +1,69 @@
+"""Several updates after one environment step: what a sampler sees of each, and in which order."""
+
+from dataclasses import replace
+
+from aes_rl.agents import SAC
+from aes_rl.samplers import RULES
+from aes_rl.samplers.prioritized import PrioritizedRule
+from aes_rl.training import Run, Training, train
+
+WARM_UP, ROUNDS, UPDATES = 3, 5, 4
+CONFIG = Training(
+    task="InvertedPendulum-v5",
+    samplers=("prioritized",),
+    seeds=(0,),
+    env_steps=WARM_UP + 2 * ROUNDS,
+    capacity=50,
+    updates_per_round=UPDATES,
+    workers=0,
+    sac=SAC(hidden=(8, 8), batch_size=8, warm_up_steps=WARM_UP),
+)
+
+
+def calls(config, monkeypatch):
+    """What a rule is called with over a run."""
+    seen = []
+
+    class Recording(PrioritizedRule):
+        def fresh(self, slots):
+            seen.append("fresh")
+            return super().fresh(slots)
+
+        def weights(self, draw):
+            seen.append("draw")
+            return super().weights(draw)
+
+        def feedback(self, draw, signals):
+            seen.append("feedback")
+            return super().feedback(draw, signals)
+
+        def advance(self, update_step):
+            seen.append(update_step)
+            return super().advance(update_step)
+
+    monkeypatch.setitem(RULES, "prioritized", Recording)
+    run = Run(config)
+    for _ in train(run):
+        pass
+    run.close()
+    return seen
+
+
+def rounds(count, stored):
+    """The calls of some rounds, each with transitions stored before its last `advance` and after it."""
+    expected = []
+    for first in range(1, UPDATES * count, UPDATES):
+        for step in range(first, first + UPDATES - 1):
+            expected += ["draw", "feedback", step]
+        expected += ["draw", "feedback", "fresh", first + UPDATES - 1, *["fresh"] * (stored - 1)]
+    return expected
+
+
+def test_every_update_of_a_round_ends_with_an_advance(monkeypatch) -> None:
+    """Forgetting and schedules would see one update in four if only the last update of a round advanced."""
+    assert calls(CONFIG, monkeypatch) == ["fresh"] * WARM_UP + rounds(2 * ROUNDS, stored=1)
+
+
+def test_steps_between_rounds_do_not_advance(monkeypatch) -> None:
+    found = calls(replace(CONFIG, steps_per_round=2), monkeypatch)
+    assert found == ["fresh"] * WARM_UP + rounds(ROUNDS, stored=2)
