@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations learn results clean
+.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations bench-versions learn results clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -58,6 +58,9 @@ bench-train: .venv/bench ## Time training against Stable-Baselines3; several min
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
 	$(BIN)/python benchmarks/integrations.py
+
+bench-versions: .venv/bench ## Time this version against another checkout (BEFORE=path), interleaved; minutes
+	$(BIN)/python benchmarks/versions.py $(BEFORE)
 
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
