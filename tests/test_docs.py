@@ -10,18 +10,20 @@ from aes_rl.samplers import RULES
 
 ROOT = Path(__file__).parent.parent
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-BLOCKS = [
-    pytest.param(block, id=f"{page.relative_to(ROOT)}-{number}")
+BLOCKS = {
+    str(page.relative_to(ROOT)): blocks
     for page in PAGES
-    for number, block in enumerate(re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
-]
+    if (blocks := re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
+}
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_code_in_the_documentation_runs(block) -> None:
-    known = dict(RULES)
+@pytest.mark.parametrize("page", BLOCKS)
+def test_code_in_the_documentation_runs(page) -> None:
+    """From the top of each page: a later block may use what an earlier one defines."""
+    known, names = dict(RULES), {"__name__": "__main__"}
     try:
-        exec(compile(block, "documentation", "exec"), {"__name__": "__main__"})
+        for block in BLOCKS[page]:
+            exec(compile(block, page, "exec"), names)
     finally:
         RULES.clear()  # a sampler of one's own registers itself
         RULES.update(known)
