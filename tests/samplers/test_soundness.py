@@ -129,6 +129,12 @@ def test_norms_of_all_sizes_do_not_overflow_predictions(low_and_high, engine) ->
     sampler.check()
 
 
+def test_masses_of_live_slots_alone_are_refused(monkeypatch) -> None:
+    monkeypatch.setattr(BrokenRule, "advance", lambda *_: torch.ones(1, 6, dtype=torch.float64))
+    with pytest.raises(ValueError, match=r"gave masses \(1, 6\).*all slots, \(1, 8\)"):
+        filled(Broken(), "numba").advance(1)
+
+
 def test_what_a_rule_declares_of_slots_must_have_one_entry_a_slot(monkeypatch) -> None:
     monkeypatch.setitem(RULES, "broken", Misshapen)
     with pytest.raises(ValueError, match=r"slot_state.*sums.*\(3,\).*1, 8"):

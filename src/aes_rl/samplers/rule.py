@@ -68,7 +68,10 @@ class AbstractRule(ABC):
 
     @abstractmethod
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """Move schedules to the end of update `update_step` (from 1); all masses anew, or None where none changed."""
+        """Move schedules to the end of update `update_step` (from 1); all masses anew, or None where none changed.
+
+        Masses are those of all N slots. Live slots are the first n; what is returned for empty ones is ignored.
+        """
 
     def slot_state(self) -> dict[str, Tensor]:
         """The tensors [p, N, …] that hold something of every slot; a saved state is copied back into them in place.

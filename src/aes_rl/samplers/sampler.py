@@ -143,8 +143,14 @@ class Sampler:
         """End update `update_step` (from 1): forgetting and schedules. Call once after every update, on the host."""
         for members, rule in self._slices:
             masses = rule.advance(update_step)
-            if masses is not None:
-                self.distribution.refill(members, masses)
+            if masses is None:
+                continue
+            if tuple(masses.shape) != (members.stop - members.start, self.capacity):
+                raise UserError(
+                    f"advance of {type(rule).__name__} gave masses {tuple(masses.shape)}; it must give those of all slots, "
+                    f"{(members.stop - members.start, self.capacity)}, or None"
+                )
+            self.distribution.refill(members, masses)
 
     def probabilities(self) -> Float[Tensor, "P n"]:
         """p(i) of every live slot now."""
