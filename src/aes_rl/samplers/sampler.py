@@ -145,10 +145,11 @@ class Sampler:
             masses = rule.advance(update_step)
             if masses is None:
                 continue
-            if tuple(masses.shape) != (members.stop - members.start, self.capacity):
+            shape = (members.stop - members.start, self.capacity)
+            if masses.shape != shape:
                 raise UserError(
-                    f"advance of {type(rule).__name__} gave masses {tuple(masses.shape)}; it must give those of all slots, "
-                    f"{(members.stop - members.start, self.capacity)}, or None"
+                    f"advance of {type(rule).__name__} gave masses {tuple(masses.shape)}; it must give those of all "
+                    f"slots, {shape}, or None"
                 )
             self.distribution.refill(members, masses)
 
