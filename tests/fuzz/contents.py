@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.mutant import EVIL_MODULES, Mutant, evil_source
+from tests.fuzz.mutant import EVIL_MODULES, Mutant, evil_source, resign
 
 _RAW = "@raw@"
 _DEEP = 100_000
@@ -84,16 +84,22 @@ OVERSIZED: tuple[tuple[str, Any], ...] = (
     ("steps_per_round", 10**18),
     ("trace_every", 1),
     ("traced_slots", 10**12),
-    ("files.evaluations", 10**15),
-    ("files.metrics", -1),
+    ("evaluations", 10**15),
+    ("metrics", -1),
     ("env_step", 10**18),
     ("update_step", 10**18),
     ("seconds", 1e308),
     ("returns", [[1.0] * 300_000, []]),
-    ("environments", [{"facts": None, "episode_return": 0.0}] * 100_000),
+    ("episode_returns", [0.0] * 100_000),
+    ("simulators", [None, None]),
+    ("simulators", [{}] * 100_000),
     ("wall_seconds", 1e-320),
     ("unknown", [0] * 1_000_000),
 )
+
+
+REPORTED = ("task", "agent", "samplers", "seeds", "env_steps", "wall_seconds", "unknown")
+"""Of a configuration and a manifest what a report reads."""
 
 
 def json_files(mutant: Mutant) -> list[Path]:
@@ -115,14 +121,14 @@ def retype(mutant: Mutant) -> str | None:
     if path is None:
         return None
     values = read(path)
-    keys = mutant.random.choice(_places(values))
+    keys = mutant.random.choice(_seen_places(mutant, path))
     if mutant.random.random() < 0.15:
         name, raw = mutant.random.choice(list(RAW_VALUES.items()))
-        path.write_text(json.dumps(_with(values, keys, _RAW)).replace(f'"{_RAW}"', raw))
+        _write(path, json.dumps(_with(values, keys, _RAW)).replace(f'"{_RAW}"', raw))
     else:
         value = mutant.random.choice(VALUES)
         name = repr(value)[:40]
-        path.write_text(json.dumps(_with(values, keys, value)))
+        _write(path, json.dumps(_with(values, keys, value)))
     return f"{mutant.text(path)}: {'.'.join(map(str, keys)) or 'all of it'} = {name}"
 
 
@@ -130,6 +136,8 @@ def oversize(mutant: Mutant) -> str | None:
     """Ask for far more than there is."""
     name, value = mutant.random.choice(OVERSIZED)
     keys = tuple(name.split("."))
+    if mutant.command == "report" and keys[0] not in REPORTED:
+        return None
     files = json_files(mutant)
     holders = [path for path in files if keys in _places(read(path))] or files
     if not holders:
@@ -138,7 +146,7 @@ def oversize(mutant: Mutant) -> str | None:
     values = read(path)
     if not isinstance(values, dict) or (len(keys) > 1 and not isinstance(values.get(keys[0]), dict)):
         return None
-    path.write_text(json.dumps(_with(values, keys, value)))
+    _write(path, json.dumps(_with(values, keys, value)))
     return f"{mutant.text(path)}: {name} = {repr(value)[:40]}"
 
 
@@ -148,7 +156,7 @@ def delete_key(mutant: Mutant) -> str | None:
     if path is None:
         return None
     values = read(path)
-    places = [keys for keys in _places(values) if keys]
+    places = [keys for keys in _seen_places(mutant, path) if keys]
     if not places:
         return None
     keys = mutant.random.choice(places)
@@ -156,7 +164,7 @@ def delete_key(mutant: Mutant) -> str | None:
     for key in keys[:-1]:
         holder = holder[key]
     del holder[keys[-1]]
-    path.write_text(json.dumps(values))
+    _write(path, json.dumps(values))
     return f"{mutant.text(path)}: without {'.'.join(map(str, keys))}"
 
 
@@ -235,9 +243,23 @@ def study(mutant: Mutant) -> str | None:
     return f"study.json: {kind}"
 
 
+def _write(path: Path, text: str) -> None:
+    before = path.read_bytes()
+    path.write_text(text)
+    resign(path, before)
+
+
 def _one(mutant: Mutant) -> Path | None:
     files = json_files(mutant)
     return mutant.random.choice(files) if files else None
+
+
+def _seen_places(mutant: Mutant, path: Path) -> list[tuple[Any, ...]]:
+    """Where something stands that the command reads."""
+    places = _places(read(path))
+    if mutant.command != "report" or path.name == "study.json":
+        return places
+    return [keys for keys in places if not keys or keys[0] in REPORTED]
 
 
 def _places(values: Any, keys: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

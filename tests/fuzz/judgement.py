@@ -14,7 +14,11 @@ LOADING = ("evaluate", "record", "lab variance", "train")
 """Commands that read the newest checkpoint."""
 _MOST_CHARACTERS = 2000
 """Of an error: a line that fills screens is none."""
-_TOLD = re.compile(r"checksum|damaged|(cannot|could not) be read|fall(s|ing)? back|instead|link", re.I)
+_TOLD = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
+_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(  .*\n)?|^WARNING: .*\n", re.M)
+"""Of Python and of MuJoCo."""
+_SIMULATOR_LOG = "MUJOCO_LOG.TXT"
+"""MuJoCo writes its warnings into the working directory, whatever is simulated."""
 _WRITTEN = {"train": ("manifest.json", "evaluations.csv"), "record": ("episode.gif",), "report": ("report/index.html",)}
 """What is there once a command says that it has done its work."""
 _DAMAGES = {"truncated", "flipped bits", "flipped tensor data", "file missing", "linked", "pipe"}
@@ -86,9 +90,11 @@ def tree(directory: Path) -> dict[str, str]:
     """What lies below a directory, with the contents of its files and when they were changed."""
     found = {}
     for path in sorted(directory.rglob("*")):
+        if path.name == _SIMULATOR_LOG:
+            continue
         facts = path.lstat()
-        if path.is_symlink() or not path.is_file():
-            found[str(path)] = f"{facts.st_mode:o}"
+        if path.is_symlink() or not path.is_file() or facts.st_size > MOST_BYTES:
+            found[str(path)] = f"{facts.st_mode:o}" if path.is_dir() else f"{facts.st_mode:o} {facts.st_mtime_ns}"
         else:
             content = hashlib.sha256(path.read_bytes()).hexdigest()
             found[str(path)] = f"{facts.st_mode:o} {facts.st_mtime_ns} {content}"
@@ -127,7 +133,7 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
     found = []
     if ended.left:
         found.append(Violation("processes left", f"{ended.left} outlived the command"))
-    lines = [line for line in stderr.splitlines() if line.strip()]
+    lines = [line for line in _WARNING.sub("", stderr).splitlines() if line.strip()]
     if "Traceback" in stderr:
         found.append(Violation("traceback", lines[-1][:300]))
     elif ended.code in (1, 2):
@@ -135,7 +141,7 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
             found.append(Violation("not one line", f"{len(lines)} lines: {' | '.join(lines)[:300]!r}"))
         elif len(lines[0]) > _MOST_CHARACTERS:
             found.append(Violation("long line", f"{len(lines[0]):,} characters: {lines[0][:100]}"))
-    elif ended.code == 143 and command == "train":
+    elif ended.code in (130, 143) and command == "train":
         pass  # a long run, which was asked to stop and did
     elif ended.code != 0:
         found.append(Violation("exit code", f"{ended.code}; {stderr[-300:]}"))
@@ -173,7 +179,7 @@ def _accepted(mutant: Mutant, known: Before, shown: str) -> list[Violation]:
     if known.mistyped:
         found.append(Violation("wrong type accepted", known.mistyped))
     if known.has_linked_input and not is_told:
-        found.append(Violation("link followed", "a link was read and nothing was said"))
+        found.append(Violation("link accepted", "a link stands in place of an input and nothing was said"))
     is_poisoned = any(re.search(r"(agent|rows|simulator).* = (nan|-?inf)$", change) for change in mutant.changes)
     if is_poisoned and not is_told:
         found.append(Violation("not finite accepted", "a tensor that is not finite was read and nothing was said"))

@@ -1,6 +1,5 @@
 """A copy of an honest run directory on its way to becoming a stranger's."""
 
-import hashlib
 import shutil
 import zlib
 from dataclasses import dataclass, field
@@ -37,7 +36,7 @@ class Mutant:
     changes: list[str] = field(default_factory=list)
     """What they did."""
     is_resigned: bool = False
-    """Whether checksums were made to fit what the checkpoint holds now, as who makes a checkpoint by hand would."""
+    """Whether the checksum was made to fit what the tensors are now."""
 
     def there(self) -> list[Path]:
         """What is in the directory and the command may look at."""
@@ -81,23 +80,9 @@ def evil_source(trace: Path) -> str:
     return f"with open({str(trace)!r}, 'a') as file:\n    file.write(__name__)\n"
 
 
-def resign(checkpoint: Path, before: dict[str, bytes]) -> bool:
-    """Replace checksums of what files of a checkpoint held before by those of what they hold now."""
-    is_found = False
-    for holder in sorted(checkpoint.iterdir()):
-        if not holder.is_file() or holder.suffix == ".safetensors":
-            continue
-        text = holder.read_bytes()
-        for name, content in before.items():
-            now = (checkpoint / name).read_bytes()
-            for old, new in zip(_digests(content), _digests(now), strict=True):
-                is_found |= old in text
-                text = text.replace(old, new)
-        holder.write_bytes(text)
-    return is_found
-
-
-def _digests(content: bytes) -> list[bytes]:
-    named = [hashlib.new(name, content).hexdigest() for name in ("sha256", "sha1", "sha512", "md5", "blake2b")]
-    named += [hashlib.blake2b(content, digest_size=size).hexdigest() for size in (8, 16, 20, 32)]
-    return [text.encode() for text in [*named, f"{zlib.crc32(content)}", f"{zlib.crc32(content):08x}"] if len(text) > 5]
+def resign(path: Path, before: bytes) -> None:
+    """Make the checkpoint's checksum of a file fit what it holds now, as who makes a checkpoint by hand would."""
+    checksums = path.parent / "checksums.json"
+    if checksums.is_file() and not checksums.is_symlink() and checksums.stat().st_size < MOST_BYTES:
+        old, new = (f"{zlib.crc32(content):08x}".encode() for content in (before, path.read_bytes()))
+        checksums.write_bytes(checksums.read_bytes().replace(old, new))

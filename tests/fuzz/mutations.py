@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from tests.fuzz import contents, tensors
-from tests.fuzz.mutant import SECRET, Mutant, remove
+from tests.fuzz.mutant import MOST_BYTES, SECRET, Mutant, remove
 
 Mutation = Callable[[Mutant], str | None]
 """Changes a mutant and says what it did; None where there is nothing to change."""
@@ -82,14 +82,14 @@ def link(mutant: Mutant) -> str | None:
     """Put a symbolic link to something outside in place of a file or a directory."""
     path, is_directory = _place(mutant)
     target = mutant.new_outside(path.name)
-    kind = mutant.random.choice(("a copy", "another", "nothing"))
-    if kind == "a copy" and path.exists():
-        shutil.copytree(path, target) if path.is_dir() else shutil.copyfile(path, target)
+    kind = mutant.random.choice(("itself", "another", "nothing"))
+    if kind == "itself" and path.exists():
+        path.rename(target)
     elif kind != "nothing":
         _canary(target, is_directory)
     _clear(path)
     path.symlink_to(target, is_directory)
-    return f"{mutant.text(path)}: a link to {kind} outside"
+    return f"{mutant.text(path)}: a link to {kind}, outside"
 
 
 def hard_link(mutant: Mutant) -> str | None:
@@ -99,7 +99,7 @@ def hard_link(mutant: Mutant) -> str | None:
         return None
     target = mutant.new_outside(path.name)
     if path.is_file() and mutant.random.random() < 0.7:
-        shutil.copyfile(path, target)
+        path.rename(target)
     else:
         _canary(target, False)
     _clear(path)
@@ -155,7 +155,7 @@ def plant(mutant: Mutant) -> str | None:
     if kind == "empty checkpoint":
         (checkpoint / "000000999999").mkdir(exist_ok=True)
     elif kind == "late checkpoint" and checkpoints:
-        shutil.copytree(checkpoints[-1], checkpoint / "000000000999", symlinks=True, ignore=_only_regular)
+        shutil.copytree(checkpoints[-1], checkpoint / "000000000999", symlinks=True, ignore=_bombs_and_others)
     elif kind == "long name":
         (checkpoint / ("9" * 250)).mkdir(exist_ok=True)
     elif kind == "loop":
@@ -241,8 +241,9 @@ def _canary(target: Path, is_directory: bool) -> None:
         target.write_text(SECRET)
 
 
-def _only_regular(directory: str, names: list[str]) -> list[str]:
-    return [name for name in names if not (Path(directory) / name).is_file()]
+def _bombs_and_others(directory: str, names: list[str]) -> list[str]:
+    paths = {name: Path(directory) / name for name in names}
+    return [name for name, path in paths.items() if not path.is_file() or path.stat().st_size > MOST_BYTES]
 
 
 def _made(bombs: Path, kind: str) -> Path:

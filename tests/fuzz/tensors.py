@@ -123,7 +123,7 @@ def rewrite_head(mutant: Mutant) -> str | None:
     text = text or json.dumps(head).encode()
     length = len(text) if kind != "length" else mutant.random.choice((0, 2**40, 2**63, 2**64 - 1, 10**8))
     path.write_bytes(struct.pack("<Q", length) + text + content[start:])
-    resign(path.parent, {FILE: content})
+    resign(path, content)
     mutant.is_resigned = True
     return f"{mutant.text(path)}: head's {kind} of {name}"
 
@@ -149,5 +149,5 @@ def _loaded(mutant: Mutant) -> tuple[Path, dict[str, Tensor]] | None:
 def _save(mutant: Mutant, path: Path, tensors: dict[str, Tensor]) -> None:
     before = path.read_bytes()
     save_file({name: value.contiguous() for name, value in tensors.items()}, path)
-    resign(path.parent, {FILE: before})
+    resign(path, before)
     mutant.is_resigned = True

@@ -47,7 +47,7 @@ def test_a_checkpoint_made_by_hand_is_read_if_its_checksum_fits(campaign) -> Non
     tensors = load_file(path)
     tensors["replay.rows"] = tensors["replay.rows"] + 1
     save_file(tensors, path)
-    resign(path.parent, {FILE: before})
+    resign(path, before)
     mutant.is_resigned = True
     result = campaign.judged(mutant)
     assert path.read_bytes() != before
