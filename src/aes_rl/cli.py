@@ -68,7 +68,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _formatted(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
     """A warning in one line, without the place in this program."""
-    return f"aes-rl: warning: {_printable(f'{message}')} ({category.__name__})\n"
+    kind = "" if category is UserWarning else f" ({category.__name__})"
+    return f"aes-rl: warning: {_printable(f'{message}')}{kind}\n"
 
 
 def _say(text: str) -> None:

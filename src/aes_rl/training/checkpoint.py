@@ -33,8 +33,8 @@ KEPT = 2
 _TENSORS, _FACTS, _CHECKSUMS = "tensors.safetensors", "facts.json", "checksums.json"
 _MOST_FACTS = 64_000_000
 """Bytes of the largest file of facts, with room to spare."""
-_MOST_NUMBERS = 1_000_000
-"""Of one array of one environment's simulator."""
+_MOST_BYTES, _MOST_HEAD = 8_000_000, 16_000_000
+"""Bytes of one member's simulator, and of the head of the tensors' file."""
 
 
 @dataclass(frozen=True)
@@ -156,22 +156,14 @@ def _write(directory: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
 def _read(run: Run, path: Path) -> tuple[Facts, dict[str, Tensor]]:
     """What a checkpoint holds, checked before memory is taken for it; changes nothing of the run."""
     checksums = files.read_json(path / _CHECKSUMS)
-    for name in (_TENSORS, _FACTS):
-        if checksums.get(name) != _checksum(path / name):
-            raise UserError(f"{name} is damaged: its checksum differs")
-    values = files.read_json(path / _FACTS, _MOST_FACTS)
-    if values.get("version") != VERSION:
-        raise UserError(f"it has version {values.get('version')!r}; this program reads {VERSION}")
-    facts: Facts = from_json(Facts, values, _FACTS)
-    members = len(run.config.members)
-    for name in ("returns", "episode_returns", "simulators"):
-        if len(getattr(facts, name)) != members:
-            raise UserError(f"{_FACTS} has {name} of {len(getattr(facts, name))} members; the run has {members}")
-    if not (0 <= facts.env_step <= run.config.env_steps and facts.update_step >= 0 and facts.seconds >= 0):
-        raise UserError(f"{_FACTS} has step {facts.env_step:,} of {run.config.env_steps:,}")
+    _require_whole(path / _FACTS, checksums, _MOST_FACTS)
+    facts = _facts_in(path / _FACTS, run)
+    shapes = _shapes(run, min(facts.env_step, run.config.capacity))
+    own = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
+    _require_whole(path / _TENSORS, checksums, own + len(run.config.members) * _MOST_BYTES + _MOST_HEAD)
     try:
         with safe_open(path / _TENSORS, "pt") as file:
-            tensors = _tensors_in(file, run, facts)
+            tensors = _tensors_in(file, shapes)
     except SafetensorError as error:
         raise UserError(f"{_TENSORS} cannot be read ({error})") from None
     _require_finite(tensors, "agent.", "in it")
@@ -181,26 +173,55 @@ def _read(run: Run, path: Path) -> tuple[Facts, dict[str, Tensor]]:
     return facts, tensors
 
 
-def _tensors_in(file: Any, run: Run, facts: Facts) -> dict[str, Tensor]:
+def _require_whole(path: Path, checksums: dict[str, Any], most: int) -> None:
+    """Raise where a file is larger than it can be, or not what was written."""
+    with files.open_to_read(path) as file:
+        size = os.fstat(file.fileno()).st_size
+    if size > most:
+        raise UserError(f"{path.name} has {size:,} bytes; of this run it has {most:,} at most")
+    if checksums.get(path.name) != _checksum(path):
+        raise UserError(f"{path.name} is damaged: its checksum differs")
+
+
+def _facts_in(path: Path, run: Run) -> Facts:
+    values = files.read_json(path, _MOST_FACTS)
+    if values.get("version") != VERSION:
+        raise UserError(f"it has version {values.get('version')!r}; this program reads {VERSION}")
+    facts: Facts = from_json(Facts, values, _FACTS)
+    members = len(run.config.members)
+    for name in ("returns", "episode_returns", "simulators"):
+        if len(getattr(facts, name)) != members:
+            raise UserError(f"{_FACTS} has {name} of {len(getattr(facts, name))} members; the run has {members}")
+    if not (0 <= facts.env_step <= run.config.env_steps and facts.update_step >= 0 and facts.seconds >= 0):
+        raise UserError(f"{_FACTS} has step {facts.env_step:,} of {run.config.env_steps:,}")
+    return facts
+
+
+def _shapes(run: Run, live: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of every tensor that a checkpoint with so many live slots has, but for those of simulators."""
+    by_slot = {f"replay.{name}" for name in run.replay.slot_entries()}
+    return {
+        name: ((value.shape[0], live, *value.shape[2:]) if name in by_slot else tuple(value.shape), value.dtype)
+        for name, value in _tensors_of(run).items()
+    }
+
+
+def _tensors_in(file: Any, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Tensor]:
     """The tensors that a run has, in its shapes, and those of simulators."""
-    live, by_slot = min(facts.env_step, run.config.capacity), run.replay.slot_entries()
-    own = _tensors_of(run) | {f"replay.{name}": value for name, value in run.replay.state_dict().items()}
     names = set(file.keys())
-    for name, value in own.items():
-        is_by_slot = name.removeprefix("replay.") in by_slot
-        shape = (value.shape[0], live, *value.shape[2:]) if is_by_slot else tuple(value.shape)
+    for name, (shape, _) in shapes.items():
         if name not in names:
             raise UserError(f"{_TENSORS} lacks {name}; it is another run's or another program's")
         found = tuple(file.get_slice(name).get_shape())
         if found != shape:
             raise UserError(f"{_TENSORS} has {name} in the shape {found}; this run's is {shape}")
-    for name in names - own.keys():
-        if math.prod(file.get_slice(name).get_shape()) > _MOST_NUMBERS or not name.startswith("environments."):
+    for name in names - shapes.keys():
+        if not name.startswith("environments."):
             raise UserError(f"{_TENSORS} has {name[:80]!r}, which this run has not")
     tensors = {name: file.get_tensor(name) for name in names}
-    for name, value in own.items():
-        if tensors[name].dtype != value.dtype:
-            raise UserError(f"{_TENSORS} has {name} as {tensors[name].dtype}; this run's is {value.dtype}")
+    for name, (_, dtype) in shapes.items():
+        if tensors[name].dtype != dtype:
+            raise UserError(f"{_TENSORS} has {name} as {tensors[name].dtype}; this run's is {dtype}")
     return tensors
 
 
