@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from aes_rl import checks, paper
+from aes_rl import checks, files, paper
 from aes_rl.options import assigned
 from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
 from aes_rl.training.presets import Preset
@@ -104,8 +104,8 @@ def prepare(study: Study, directory: Path) -> list[Population]:
         simulator.make(task).close()
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
-    if path.exists():
-        record.refuse_another(f"{directory} holds another study", json.loads(path.read_text()), wanted)
+    if files.is_file(path):
+        record.refuse_another(f"{directory} holds another study", files.read_json(path), wanted)
     elif directory.exists() and any(directory.iterdir()):
         raise ValueError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
