@@ -106,8 +106,8 @@ def prepare(study: Study, directory: Path) -> list[Population]:
         simulator.make(task).close()
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
-    if path.exists():
-        record.refuse_another(f"{directory} holds another study", json.loads(path.read_text()), wanted)
+    if files.is_file(path):
+        record.refuse_another(f"{directory} holds another study", files.read_json(path), wanted)
     elif directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
