@@ -35,6 +35,8 @@ class Violation(NamedTuple):
 class Before(NamedTuple):
     """What is known of a mutant before a command looks at it."""
 
+    newest: str
+    """The newest checkpoint of the honest run."""
     around: dict[str, str]
     """What lies around the directory."""
     is_damaged: bool
@@ -61,6 +63,7 @@ def before(mutant: Mutant) -> Before:
     if mutant.command in ("report", "train"):
         inputs.append("evaluations.csv")
     return Before(
+        newest=newest,
         around=tree(mutant.outside.parent),
         is_damaged=mutant.command in LOADING and not mutant.is_resigned and is_other,
         has_linked_input=any((mutant.run / name).is_symlink() for name in inputs),
@@ -180,7 +183,8 @@ def _accepted(mutant: Mutant, known: Before, shown: str) -> list[Violation]:
         found.append(Violation("wrong type accepted", known.mistyped))
     if known.has_linked_input and not is_told:
         found.append(Violation("link accepted", "a link stands in place of an input and nothing was said"))
-    is_poisoned = any(re.search(r"(agent|rows|simulator).* = (nan|-?inf)$", change) for change in mutant.changes)
+    poison = re.compile(rf"^checkpoint/{known.newest}/.*(agent|rows|simulator).* = (nan|-?inf)$")
+    is_poisoned = any(poison.search(change) for change in mutant.changes)
     if is_poisoned and not is_told:
         found.append(Violation("not finite accepted", "a tensor that is not finite was read and nothing was said"))
     missing = [name for name in _WRITTEN.get(mutant.command, ()) if not (mutant.run / name).is_file()]

@@ -166,7 +166,8 @@ def _read(run: Run, path: Path) -> tuple[Facts, dict[str, Tensor]]:
             tensors = _tensors_in(file, shapes)
     except SafetensorError as error:
         raise UserError(f"{_TENSORS} cannot be read ({error})") from None
-    _require_finite(tensors, "agent.", "in it")
+    for part in ("agent.", "replay.", "environments.observation"):
+        _require_finite(tensors, part, "in it")
     for name, wanted in (("replay.sampler.distribution.clock", facts.env_step), ("replay.draws", facts.update_step)):
         if int(tensors[name]) != wanted:
             raise UserError(f"{name} is {int(tensors[name])} at {wanted} in {_FACTS}")
