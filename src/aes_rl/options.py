@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
@@ -57,6 +57,9 @@ def from_json(config_type: type[Any], values: object, where: str) -> Any:
         options[name] = _frozen(value)
         if not _fits(options[name], hints[name]):
             raise UserError(f"{where}.{name} is {_shown(value)}; it must be {_described(hints[name])}")
+    for field in fields(config_type):
+        if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise UserError(f"{where} has no {field.name}")
     return config_type(**options)
 
 

@@ -15,8 +15,8 @@ LOADING = ("evaluate", "record", "lab variance", "train")
 _MOST_CHARACTERS = 2000
 """Of an error: a line that fills screens is none."""
 _TOLD = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
-_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(  .*\n)?|^WARNING: .*\n", re.M)
-"""Of Python and of MuJoCo."""
+_WARNING = ("aes-rl: warning: ", "WARNING: ")
+"""How lines about something else than the error begin: ours, and MuJoCo's."""
 _SIMULATOR_LOG = "MUJOCO_LOG.TXT"
 """MuJoCo writes its warnings into the working directory, whatever is simulated."""
 _WRITTEN = {"train": ("manifest.json", "evaluations.csv"), "record": ("episode.gif",), "report": ("report/index.html",)}
@@ -136,7 +136,7 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
     found = []
     if ended.left:
         found.append(Violation("processes left", f"{ended.left} outlived the command"))
-    lines = [line for line in _WARNING.sub("", stderr).splitlines() if line.strip()]
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith(_WARNING)]
     if "Traceback" in stderr:
         found.append(Violation("traceback", lines[-1][:300]))
     elif ended.code in (1, 2):

@@ -44,6 +44,8 @@ class Facts:
     version: int
     env_step: int
     update_step: int
+    capacity: int
+    """Slots of every member's replay."""
     seconds: float
     """Wall time so far."""
     mujoco: str | None
@@ -74,6 +76,7 @@ def save(run: Run, directory: Path, sizes: dict[str, int]) -> None:
         version=VERSION,
         env_step=run.env_step,
         update_step=run.update_step,
+        capacity=run.config.capacity,
         seconds=run.seconds,
         mujoco=version("mujoco") if any(state for state, _ in saved.values()) else None,
         evaluations=sizes["evaluations"],
@@ -189,6 +192,8 @@ def _facts_in(path: Path, run: Run) -> Facts:
     if values.get("version") != VERSION:
         raise UserError(f"it has version {values.get('version')!r}; this program reads {VERSION}")
     facts: Facts = from_json(Facts, values, _FACTS)
+    if facts.capacity != run.config.capacity:
+        raise UserError(f"it has a capacity of {facts.capacity:,}; the run's is {run.config.capacity:,}")
     members = len(run.config.members)
     for name in ("returns", "episode_returns", "simulators"):
         if len(getattr(facts, name)) != members:

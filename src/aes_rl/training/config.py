@@ -19,6 +19,7 @@ TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_
 
 _MOST_MEMBERS = 4096
 _MOST_EPISODES = 100_000
+_MOST_PROCESSES = 1000
 _LONGEST_TASK = 200
 
 
@@ -125,6 +126,8 @@ class Training:
         for name in ("workers", "evaluation_workers"):
             if getattr(self, name) is not None:
                 checks.non_negative(name, getattr(self, name))
+                if getattr(self, name) > _MOST_PROCESSES:
+                    raise UserError(f"{name} is {getattr(self, name):,}; there may be {_MOST_PROCESSES} at most")
         for name in self.samplers:
             if without_options(name) not in TRAINABLE:
                 known = ", ".join(TRAINABLE)

@@ -49,6 +49,7 @@ class Evaluator:
         Unless they stand equal they leave cores that are wanted to those that train.
         """
         self._shape = (members, episodes)
+        workers = min(workers, members * episodes)
         self._player = Player(task, episodes, longest) if workers == 0 else None
         self._helpers: list[Helper] = []
         with _one_thread_each():
