@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from aes_rl.agents import SAC, make_agent
-from aes_rl.engines import choose
+from aes_rl.backends import choose
 from aes_rl.streams import Streams
 from aes_rl.training.environments import Environments
 from aes_rl.training.evaluation import Evaluator

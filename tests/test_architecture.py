@@ -11,8 +11,9 @@ SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
     {"types", "checks", "errors", "files", "paper", "lazy", "machine", "extensions", "options"},
-    {"engines", "layers"},
-    {"streams", "weighting"},
+    {"streams"},
+    {"backends", "layers"},
+    {"weighting"},
     {"replay", "samplers", "gradients"},
     {"lab", "testing", "agents", "integrations"},
     {"training"},

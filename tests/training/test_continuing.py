@@ -14,7 +14,7 @@ import torch
 from filelock import FileLock
 
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.engines import choose
+from aes_rl.backends import choose
 from aes_rl.samplers import Predictive
 from aes_rl.streams import Streams
 from aes_rl.training import Interrupted, Session, Training, record

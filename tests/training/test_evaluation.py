@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from aes_rl import engines
+from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.streams import Streams
 from aes_rl.training import Session
@@ -23,7 +23,7 @@ SEEDS = [[3, 4, 5], [6, 7, 8]]
 
 def agent_of(kind):
     """Two members for InvertedPendulum."""
-    return make_agent(AGENTS[kind], 4, 1, Streams([0, 1], engines.choose("numba", "cpu")))
+    return make_agent(AGENTS[kind], 4, 1, Streams([0, 1], backends.choose("numba", "cpu")))
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -51,7 +51,7 @@ def test_a_score_does_not_depend_on_who_plays(workers) -> None:
 
 def test_rounding_does_not_depend_on_who_plays() -> None:
     """Products of these sizes round a row by where it stands, and Hopper's contacts make much of it."""
-    agent = make_agent(DDPG(last_layer_bound=0.5), 11, 3, Streams([0, 1], engines.choose("numba", "cpu")))
+    agent = make_agent(DDPG(last_layer_bound=0.5), 11, 3, Streams([0, 1], backends.choose("numba", "cpu")))
     seeds = np.arange(20).reshape(2, 10).tolist()
     found = []
     for workers in (0, 2, 5):

@@ -33,9 +33,9 @@ def calls(config, monkeypatch):
             seen.append("draw")
             return super().weights(draw)
 
-        def feedback(self, draw, signals):
+        def feedback(self, report):
             seen.append("feedback")
-            return super().feedback(draw, signals)
+            return super().feedback(report)
 
         def advance(self, update_step):
             seen.append(update_step)

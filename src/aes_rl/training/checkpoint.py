@@ -225,9 +225,10 @@ def _tensors_in(file: Any, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]
         if not name.startswith("environments."):
             raise UserError(f"{_TENSORS} has {name[:80]!r}, which this run has not")
     tensors = {name: file.get_tensor(name) for name in names}
-    for name, (_, dtype) in shapes.items():
-        if tensors[name].dtype != dtype:
-            raise UserError(f"{_TENSORS} has {name} as {tensors[name].dtype}; this run's is {dtype}")
+    for name, value in tensors.items():
+        dtype = shapes[name][1] if name in shapes else torch.float64
+        if value.dtype != dtype:
+            raise UserError(f"{_TENSORS} has {name} as {value.dtype}; this run's is {dtype}")
     return tensors
 
 

@@ -119,7 +119,7 @@ def check_directory(directory: Path, config: Training) -> None:
     if files.is_file(directory / _CONFIG):
         there, here = (_flat(asdict(_in_use(one))) for one in (_config_in(directory), config))
         refuse_another(f"{directory} holds a run with another configuration", there, here)
-    elif directory.exists() and any(path.name != _LOCK for path in directory.iterdir()):
+    elif directory.exists() and any(path.name not in (_LOCK, f".{_CONFIG}.unfinished") for path in directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no run; choose another directory")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from aes_rl.agents import Update, make_agent
-from aes_rl.engines import Aside
+from aes_rl.backends import SideStream
 from aes_rl.errors import RunError
 from aes_rl.machine import cores
 from aes_rl.replay import Replay, Sample
@@ -64,7 +64,7 @@ class Run:
         )
         self.streams = self.replay.streams
         self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
-        self.aside = Aside(self.streams.device)
+        self.aside = SideStream(self.streams.device)
         """Where sampling and learning may work beside each other."""
         self.workers = config.workers if config.workers is not None else workers_for(len(seeds), config.task)
         """Processes that step the environments; 0 if this one does."""

@@ -1,19 +1,19 @@
-"""The compiled CPU loops of the `numba` engine. Imported only there: a GPU run does not need Numba.
+"""The compiled CPU loops: random numbers, sum tree, placement, rows, screening.
 
-Every function has a twin made of tensor operations, in `torch_engine`, `block_tree` or `torch_distribution`.
+Every function has a twin made of tensor operations in `aes_rl.backends.torch`.
 Loops run level by level over the whole batch, so that the memory reads of different draws overlap.
 """
 
 import numpy as np
 from numba import njit
 
-from aes_rl.engines.torch_engine import FIRST, GOLDEN, SECOND
+from aes_rl.streams import FIRST, GOLDEN, SECOND
 
 FAN_OUT = 16
 """Children of a tree node: two cache lines of float64."""
 _FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices spare the compiled code the test for negative ones
 FIFO, UNIFORM, ADAPTIVE = 0, 1, 2
-"""How a full buffer chooses the slot it gives up."""
+"""How the slot to overwrite is chosen when the buffer is full."""
 
 _GOLDEN, _FIRST, _SECOND = np.uint64(GOLDEN), np.uint64(FIRST), np.uint64(SECOND)
 
@@ -90,7 +90,7 @@ def write_masses(tree, offsets, first_member, slots, masses):
 
 @njit(cache=True)
 def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
-    """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform serves floor and tree (S6)."""
+    """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform serves floor and tree."""
     batch = uniforms.shape[1]
     remainder = np.empty(batch)
     node = np.empty(batch, np.int64)
@@ -177,7 +177,7 @@ def _passed(wanted, first, second, third):
 
 @njit(cache=True)
 def place(tree, offsets, floor, kinds, clock, stamps, uniforms, slots):
-    """Choose K distinct slots a member and stamp them: appended while there is room, then by the overwrite rule."""
+    """Choose K distinct slots per member and stamp them: appended while there is room, then by the overwrite rule."""
     capacity = stamps.shape[1]
     members, count = slots.shape
     kept = np.empty((members, count), np.int64)
@@ -212,31 +212,11 @@ def _any_but(capacity, keep, placed, u):
 
 
 @njit(cache=True)
-def unbiased_weights(probabilities, size, weights):
-    """λ_i = 1/(n·p(i)) (S1)."""
+def inverse_probabilities(probabilities, size, weights):
+    """1/(n·p(i))."""
     for member in range(probabilities.shape[0]):
         for position in range(probabilities.shape[1]):
             weights[member, position] = 1.0 / (size * probabilities[member, position])
-
-
-@njit(cache=True)
-def accumulate(sums, slots, probabilities, squared_norms, nu, masses):
-    """w(i) ← w(i) + d(i)/p(i) for every draw, then the masses √(w(i) + ν) of the drawn slots (S6, S7)."""
-    for member in range(slots.shape[0]):
-        for position in range(slots.shape[1]):
-            slot = np.uint64(slots[member, position])
-            sums[member, slot] += squared_norms[member, position] / probabilities[member, position]
-        for position in range(slots.shape[1]):
-            masses[member, position] = np.sqrt(sums[member, np.uint64(slots[member, position])] + nu[member, 0])
-
-
-@njit(cache=True)
-def clear(sums, slots, nu, masses):
-    """w(i) ← 0 (S10), and the masses √ν."""
-    for member in range(slots.shape[0]):
-        for k in range(slots.shape[1]):
-            sums[member, slots[member, k]] = 0.0
-            masses[member, k] = np.sqrt(nu[member, 0])
 
 
 @njit(cache=True)
@@ -291,21 +271,3 @@ def within(values, lowest):
             value = values[member, column]
             sound &= (value >= lowest) & (abs(value) < np.inf)
     return sound
-
-
-@njit(cache=True, fastmath={"reassoc", "contract", "nsz"})
-def linear_norms(inputs, gradient, out, has_weight, has_bias):
-    """Fill `out` [rows] with each row's squared gradient norm of a linear layer (`gradients.norms.linear`)."""
-    for row in range(out.shape[0]):
-        coefficient = _squared_norm(inputs, row) if has_weight else out.dtype.type(0)
-        if has_bias:
-            coefficient += out.dtype.type(1)
-        out[row] = coefficient * _squared_norm(gradient, row)
-
-
-@njit(cache=True, inline="always", fastmath={"reassoc", "contract", "nsz"})
-def _squared_norm(rows, row):
-    total = rows.dtype.type(0)
-    for column in range(rows.shape[1]):
-        total += rows[row, column] * rows[row, column]
-    return total

@@ -8,30 +8,29 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import kernels
-from aes_rl.engines.numba_engine import NumbaEngine
+from aes_rl.backends.distribution import AbstractDistribution, Overwrite
+from aes_rl.backends.numba import loops
+from aes_rl.backends.numba.tree import NumbaTree, Numbers, zeros
+from aes_rl.backends.sum_tree import is_sound, unsound_mass
 from aes_rl.errors import UserError
-from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
-from aes_rl.samplers.numba_tree import NumbaTree
-from aes_rl.samplers.sum_tree import is_sound, unsound_mass
-from aes_rl.types import Draw, View
+from aes_rl.types import Draw
 
 _KINDS: dict[Overwrite, int] = {
-    "fifo": kernels.FIFO,
-    "uniform": kernels.UNIFORM,
-    "adaptive": kernels.ADAPTIVE,
+    "fifo": loops.FIFO,
+    "uniform": loops.UNIFORM,
+    "adaptive": loops.ADAPTIVE,
 }
 
 
-class NumbaDistribution(AbstractDistribution):
-    """Distribution of the `numba` engine."""
+class NumbaDistribution(AbstractDistribution[Numbers]):
+    """Distribution of the `numba` backend."""
 
     def __init__(self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int):
         self.capacity = capacity
         self.tree: NumbaTree = NumbaTree(len(floors), capacity)
         self.floor = torch.tensor(floors, dtype=torch.float64).unsqueeze(-1)
         self.clock: int = 0
-        self.stamps = NumbaEngine().zeros((len(floors), capacity), torch.int32)
+        self.stamps = zeros((len(floors), capacity), torch.int32)
         self._stamps = self.stamps.numpy()
         self._floor = self.floor.numpy()
         self._kinds = np.array([_KINDS[kind] for kind in overwrites])
@@ -43,13 +42,13 @@ class NumbaDistribution(AbstractDistribution):
         return min(self.clock, self.capacity)
 
     @override
-    def place(self, uniforms: View) -> View:
+    def place(self, uniforms: Numbers) -> Numbers:
         count = uniforms.shape[1] // 2
         if self.clock + count >= 2**31:
-            raise OverflowError("two billion insertions a member are the most that insertion stamps can count")
+            raise OverflowError("two billion insertions per member are the most that insertion stamps can count")
         self.check_room(count)
         slots = np.empty((len(uniforms), count), np.int64)
-        kernels.place(
+        loops.place(
             self.tree.nodes, self.tree.offsets, self._floor, self._kinds, self.clock, self._stamps,
             uniforms, slots,
         )  # fmt: skip
@@ -58,7 +57,7 @@ class NumbaDistribution(AbstractDistribution):
 
     @override
     def write(
-        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+        self, members: slice, slots: Numbers, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
     ) -> None:
         self.tree.write(members, slots, masses, kept)
 
@@ -70,7 +69,7 @@ class NumbaDistribution(AbstractDistribution):
         self.tree.refill(members, live)
 
     @override
-    def draw(self, uniforms: View) -> Draw:
+    def draw(self, uniforms: Numbers) -> Draw:
         size = self.size
         slots, probabilities = self.tree.draw(uniforms, self._floor, size)
         return Draw(slots, probabilities, size, self.clock)

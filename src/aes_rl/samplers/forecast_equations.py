@@ -1,13 +1,11 @@
-"""The arithmetic of forecasts (S15) as tensor operations: the twin of the compiled loop, and what a GPU runs."""
-
-from typing import NamedTuple
+"""The arithmetic of forecasts as tensor operations: the twin of the compiled loop, and what a GPU runs."""
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl.engines.fusing import fused
-from aes_rl.types import Counter, View
+from aes_rl.backends import fused
+from aes_rl.types import Counter, last_position
 
 AGES = 24
 """Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
@@ -18,41 +16,40 @@ MOST_LOG = 300.0
 exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
 
 
-class Knowledge(NamedTuple):
-    """What a slice of members knows, in an engine's form."""
-
-    logs: View
-    """[p, N]: logarithm of the squared norm last seen."""
-    seen: View
-    """[p, N]: the update that saw it, from 1; 0 for never."""
-    moments: View
-    """[p, 3]: weighted sums of 1, log d and (log d)²."""
-    pairs: View
-    """[p, ages, 2]: weighted sums of old · new and old · old, both less the mean."""
-    updates: View
-    """[1]: updates so far."""
-
-
 def observe(
-    known: Knowledge,
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
     slots: Int[Tensor, "p B"],
     probabilities: Float[Tensor, "p B"],
     size: Counter,
     squared_norms: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
     keep: float,
     horizon: int,
 ) -> Float[Tensor, "p B"]:
-    """`AbstractEngine.observe` for tensors."""
-    known.updates.add_(1)
-    moments, pairs, logs, seen, masses = _observed(
-        known.logs, known.seen, known.moments, known.pairs, known.updates, slots, probabilities, size, squared_norms,
-        keep, horizon,
-    )  # fmt: skip
-    known.moments.copy_(moments)
-    known.pairs.copy_(pairs)
-    known.logs.scatter_(1, slots, logs)
-    known.seen.scatter_(1, slots, seen)
+    """Learn what one update's norms say about the next ones; the masses √E[d] of the drawn slots.
+
+    Means and slopes fade by `keep` first. The masses are for an age of at least `horizon`. Of a slot drawn twice the
+    last norm stays; a norm of zero says nothing.
+    """
+    updates.add_(1)
+    moments_now, pairs_now, logs_now, seen_now, masses = _observed(
+        logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, is_current, keep, horizon
+    )
+    moments.copy_(moments_now)
+    pairs.copy_(pairs_now)
+    logs.scatter_(1, slots, logs_now)
+    seen.scatter_(1, slots, seen_now)
     return masses
+
+
+def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    """Know nothing of slots just written; their masses."""
+    seen.scatter_(1, slots, 0)
+    return prior_mass(moments).expand(slots.shape).contiguous()
 
 
 @fused
@@ -66,11 +63,12 @@ def _observed(
     probabilities: Float[Tensor, "p B"],
     size: Counter,
     squared_norms: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
     keep: float,
     horizon: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     norms = squared_norms.double()
-    is_seen = norms > 0
+    is_seen = is_current & (norms > 0)
     fresh = torch.where(is_seen, norms, 1.0).log()
     weights = torch.where(is_seen, 1 / (size * probabilities), 0.0)
     sums = torch.stack([weights, weights * fresh, weights * fresh.square()], dim=-1).sum(dim=1)
@@ -85,7 +83,7 @@ def _observed(
     has_age = (buckets.unsqueeze(1) == torch.arange(AGES, device=slots.device).view(1, AGES, 1)).double()
     pairs = keep * pairs + (has_age.unsqueeze(-1) * products.unsqueeze(1)).sum(dim=2)
 
-    last, any_seen = _last_seen(slots, is_seen)
+    last, any_seen = last_position(slots, is_seen)
     logs_now = torch.where(any_seen, fresh.gather(1, last).float(), before)
     seen_now = torch.where(any_seen, updates.int(), then)
     _, _, slopes = statistics_of(moments, pairs)
@@ -122,7 +120,7 @@ def forecast(
     pairs: Float[Tensor, "p ages 2"],
     updates: Int[Tensor, "1"],
 ) -> Float[Tensor, "p N"]:
-    """`AbstractEngine.forecast` for tensors."""
+    """The masses √E[d] of all slots, by their ages now."""
     mean, variance, slopes = statistics_of(moments, pairs)
     slope = torch.where(seen > 0, slopes.gather(1, bucket_of(updates - seen)), 0.0)
     return mass_of(expected_log(logs.double(), slope, mean, variance))
@@ -149,13 +147,3 @@ def _mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 
     total = moments[:, :1].clamp(min=1e-300)
     mean = moments[:, 1:2] / total
     return mean, (moments[:, 2:] / total - mean.square()).clamp(min=0)
-
-
-def _last_seen(
-    slots: Int[Tensor, "p B"], is_seen: Bool[Tensor, "p B"]
-) -> tuple[Int[Tensor, "p B"], Bool[Tensor, "p B"]]:
-    """Where in the batch each slot was seen last, and whether it was."""
-    positions = torch.arange(slots.shape[1], device=slots.device)
-    same = (slots.unsqueeze(-1) == slots.unsqueeze(-2)) & is_seen.unsqueeze(-2)
-    last = torch.where(same, positions, -1).amax(dim=-1)
-    return last.clamp(min=0), last >= 0

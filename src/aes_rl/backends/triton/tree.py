@@ -1,7 +1,6 @@
 """The block tree with draws and writes as kernels of their own."""
 
 from itertools import pairwise
-from typing import Any
 
 import torch
 import triton
@@ -9,14 +8,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import triton_kernels
-from aes_rl.samplers.block_tree import BlockTree
-from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.backends.sum_tree import AbstractSumTree
+from aes_rl.backends.torch.tree import BlockTree
+from aes_rl.backends.triton import kernels
+from aes_rl.types import Counter
 
 _MOST_LEVELS = 4
 
 
-class TritonTree(AbstractSumTree):
+class TritonTree(AbstractSumTree[Tensor]):
     """A block tree on an NVIDIA GPU."""
 
     def __init__(self, members: int, capacity: int, device: torch.device | str):
@@ -49,34 +49,34 @@ class TritonTree(AbstractSumTree):
         levels = [level[members] for level in self._levels]
         if count == 1:
             padded = [*levels, *[levels[0]] * (_MOST_LEVELS - len(levels))]
-            triton_kernels.write_one[(len(slots),)](
+            kernels.write_one[(len(slots),)](
                 slots, masses, slots if kept is None else kept, *padded, *(level.shape[1] for level in padded),
                 HAS_KEPT=kept is not None, LEVELS=len(levels), WIDTH=self._width, num_warps=1,
             )  # fmt: skip
             return
-        triton_kernels.write_leaves[tuple(slots.shape)](
+        kernels.write_leaves[tuple(slots.shape)](
             levels[0], levels[0].stride(0), slots, masses, slots if kept is None else kept, count,
             HAS_KEPT=kept is not None, BLOCK=triton.next_power_of_2(count), num_warps=1,
         )  # fmt: skip
         divisor = 1
         for below, above in pairwise(levels):
             divisor *= self._width
-            triton_kernels.sum_blocks[tuple(slots.shape)](
+            kernels.sum_blocks[tuple(slots.shape)](
                 below, below.stride(0), above, above.stride(0), slots, count, DIVISOR=divisor, WIDTH=self._width,
                 num_warps=1,
             )  # fmt: skip
 
     @override
     def draw(
-        self, uniforms: Float[Tensor, "P B"], floor: Float[Tensor, "P 1"], size: Int[Tensor, ""]
+        self, uniforms: Float[Tensor, "P B"], floor: Float[Tensor, "P 1"], size: Counter
     ) -> tuple[Int[Tensor, "P B"], Float[Tensor, "P B"]]:
         uniforms = uniforms.contiguous()
         slots = torch.empty(uniforms.shape, dtype=torch.int64, device=uniforms.device)
         probabilities = torch.empty_like(uniforms)
         padding = _MOST_LEVELS - len(self._levels)
-        levels: list[Any] = [*self._levels, *[self._levels[0]] * padding]
+        levels = [*self._levels, *[self._levels[0]] * padding]
         nodes = [*self._nodes, *[1] * padding]
-        triton_kernels.draw[tuple(uniforms.shape)](
+        kernels.draw[tuple(uniforms.shape)](
             uniforms, floor, size, *levels, *(level.shape[1] for level in levels), *nodes, slots, probabilities,
             uniforms.shape[1], LEVELS=len(self._levels), WIDTH=self._width, num_warps=1,
         )  # fmt: skip

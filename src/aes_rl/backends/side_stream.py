@@ -1,16 +1,16 @@
-"""Work beside other work: a second stream of a GPU, which small kernels leave half idle."""
+"""A second CUDA stream for small kernels, which leave a GPU half idle."""
 
 from types import TracebackType
 
 import torch
 
 
-class Aside:
-    """A place for work that what follows does not need before `join`; on the CPU it is done at once.
+class SideStream:
+    """Runs work whose results are not needed before `join`; on the CPU the work is done at once.
 
-    `with aside:` starts after all that came before, and a second one before `join` goes on where the first ended. Keep
-    what the work reads until `join`, and read what it made only after that: memory that is let go in between may be
-    given to somebody else.
+    `with side_stream:` starts after everything before it, and a second one before `join` continues where the first
+    ended. Keep what the work reads until `join`, and read its results only after that: memory that is freed in between
+    may be reused.
     """
 
     def __init__(self, device: torch.device):
@@ -33,7 +33,7 @@ class Aside:
             self._inner.__exit__(kind, error, trace)
 
     def join(self) -> None:
-        """Let what follows wait for the work."""
+        """Make what follows wait for the work."""
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
             self._is_joined = True

@@ -1,31 +1,36 @@
 """The distribution as plain tensor operations: clocks are tensors, so that a captured graph moves them too."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.engines import AbstractEngine, fused
-from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
-from aes_rl.samplers.sum_tree import AbstractSumTree, is_sound
+from aes_rl.backends.distribution import AbstractDistribution, Overwrite
+from aes_rl.backends.fusing import fused
+from aes_rl.backends.sum_tree import AbstractSumTree, is_sound
 from aes_rl.streams import scale_to_integers
 from aes_rl.types import Draw
 
+Placing = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+"""Uniforms, slots to keep, who is fifo, who is adaptive, clock and stamps → every member's slot, stamped."""
 
-class TorchDistribution(AbstractDistribution):
-    """Distribution of the `torch` and `triton` engines, which differ in the tree."""
+
+class TorchDistribution(AbstractDistribution[Tensor]):
+    """Distribution of the `torch` and `triton` backends, which differ in the tree."""
 
     def __init__(
         self,
         floors: Sequence[float],
         overwrites: Sequence[Overwrite],
-        tree: AbstractSumTree,
-        engine: AbstractEngine,
+        tree: AbstractSumTree[Tensor],
+        device: torch.device,
+        place_one: Placing | None = None,
     ):
-        members, device = len(floors), engine.device
-        self._has_kernels = engine.name == "triton"
+        """`place_one` is a kernel that places one transition per member."""
+        members = len(floors)
+        self._place_by_kernel = place_one
         self.capacity = capacity = tree.masses.shape[1]
         self.tree = tree
         self.floor = torch.tensor(floors, dtype=torch.float64, device=device).unsqueeze(-1)
@@ -46,14 +51,14 @@ class TorchDistribution(AbstractDistribution):
     def place(self, uniforms: Float[Tensor, "P 2K"]) -> Int[Tensor, "P K"]:
         count = uniforms.shape[1] // 2
         self.check_room(count)
-        if count == 1 and self._has_kernels:
-            slot = self._place_one(uniforms)
+        if count == 1 and self._place_by_kernel is not None:
+            slot = self._place_one(uniforms, self._place_by_kernel)
             self.clock += 1
             return slot
         arrivals = self.clock + torch.arange(count, device=self.clock.device)
         slots = (arrivals % self.capacity).expand(len(uniforms), count)
         if not self._all_fifo:
-            slots = self._overwritten(arrivals, slots, uniforms)
+            slots = self._slots_of_arrivals(arrivals, slots, uniforms)
         self.stamps.scatter_(1, slots, (arrivals + 1).int().expand_as(slots))
         self.clock += count
         return slots
@@ -97,18 +102,16 @@ class TorchDistribution(AbstractDistribution):
         self.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
         self.stamps.copy_(state["stamps"])
 
-    def _place_one(self, uniforms: Float[Tensor, "P 2"]) -> Int[Tensor, "P 1"]:
-        from aes_rl.engines.triton_kernels import placed
-
+    def _place_one(self, uniforms: Float[Tensor, "P 2"], place: Placing) -> Int[Tensor, "P 1"]:
         kept = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)
         if self._any_adaptive:
             kept, _ = self.tree.draw(uniforms[:, :1], self.floor, self.size)
-        return placed(uniforms, kept, self._is_fifo, self._is_adaptive, self.clock, self.stamps)
+        return place(uniforms, kept, self._is_fifo, self._is_adaptive, self.clock, self.stamps)
 
-    def _overwritten(
+    def _slots_of_arrivals(
         self, arrivals: Int[Tensor, "K"], in_turn: Int[Tensor, "P K"], uniforms: Float[Tensor, "P 2K"]
     ) -> Int[Tensor, "P K"]:
-        """The slots of K arrivals: in turn while there is room and for fifo members, else one that is given up."""
+        """The slots of K arrivals: in turn while there is room and for fifo members, else one to overwrite."""
         nowhere = torch.full_like(in_turn, self.capacity)
         kept = nowhere
         if self._any_adaptive:
@@ -118,9 +121,9 @@ class TorchDistribution(AbstractDistribution):
         chosen: list[Int[Tensor, "P 1"]] = []
         count = in_turn.shape[1]
         for k in range(count):
-            given_up = self._any_but([kept[:, k : k + 1], *chosen], uniforms[:, count + k : count + k + 1])
+            overwritten = self._any_but([kept[:, k : k + 1], *chosen], uniforms[:, count + k : count + k + 1])
             has_turn = self._is_fifo | (arrivals[k] < self.capacity)
-            chosen.append(torch.where(has_turn, in_turn[:, k : k + 1], given_up))
+            chosen.append(torch.where(has_turn, in_turn[:, k : k + 1], overwritten))
         return torch.cat(chosen, dim=1)
 
     def _any_but(self, excluded: list[Int[Tensor, "P 1"]], uniforms: Float[Tensor, "P 1"]) -> Int[Tensor, "P 1"]:

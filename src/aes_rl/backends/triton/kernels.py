@@ -1,6 +1,6 @@
-"""The loops of the `triton` engine: what takes dozens of tensor operations, as one kernel each.
+"""Random numbers, sum tree, placement and rows as one kernel each instead of dozens of tensor operations.
 
-Every kernel has a twin made of tensor operations, in `torch_engine` or `block_tree`. Imported only where Triton is.
+Every kernel has a twin made of tensor operations in `aes_rl.backends.torch`. Imported only where Triton is.
 """
 
 import torch
@@ -9,7 +9,7 @@ import triton.language as tl
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl.engines.torch_engine import FIRST, GOLDEN, SECOND
+from aes_rl.streams import FIRST, GOLDEN, SECOND
 from aes_rl.types import Counter
 
 _GOLDEN, _FIRST, _SECOND = tl.constexpr(GOLDEN), tl.constexpr(FIRST), tl.constexpr(SECOND)
@@ -24,7 +24,7 @@ def _mix(x):
 
 @triton.jit
 def uniform(keys, counter, out, count, BLOCK: tl.constexpr):
-    """`out` [P, count] gets the numbers of `Streams.uniform`; one program a member and BLOCK elements."""
+    """`out` [P, count] gets the numbers of `Streams.uniform`; one program per member and BLOCK elements."""
     member = tl.program_id(0)
     golden = tl.full((), _GOLDEN, tl.uint64)
     start = _mix(tl.load(keys + member).to(tl.uint64) + tl.load(counter).to(tl.uint64) * golden)
@@ -40,7 +40,7 @@ def draw(
     nodes_0, nodes_1, nodes_2, nodes_3, slots, probabilities, count,
     LEVELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """One draw of one member a program: see `BlockTree.draw`."""
+    """One draw of one member per program: see `BlockTree.draw`."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, WIDTH)
     number = tl.load(uniforms + member * count + position)
@@ -80,7 +80,7 @@ def draw(
 
 @triton.jit
 def write_leaves(leaves, stride, slots, masses, kept, count, HAS_KEPT: tl.constexpr, BLOCK: tl.constexpr):
-    """Set one slot's mass a program; of a slot named twice every program writes the last kept mass."""
+    """Set one slot's mass per program; of a slot named twice every program writes the last kept mass."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, BLOCK)
     inside = column < count
@@ -108,7 +108,7 @@ def write_one(
     slots, masses, kept, level_0, level_1, level_2, level_3, blocks_0, blocks_1, blocks_2, blocks_3,
     HAS_KEPT: tl.constexpr, LEVELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Set one slot's mass of one member a program, and the sums above it."""
+    """Set one slot's mass of one member per program, and the sums above it."""
     member = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     node, value = tl.load(slots + member), tl.load(masses + member)
@@ -130,37 +130,8 @@ def write_one(
 
 
 @triton.jit
-def scatter(sums, stride, slots, totals, count, BLOCK: tl.constexpr):
-    """Put the totals of one member's slots where they belong; of a slot named twice they are the same."""
-    member = tl.program_id(0).to(tl.int64)
-    column = tl.arange(0, BLOCK)
-    inside = column < count
-    slot = tl.load(slots + member * count + column, mask=inside, other=0)
-    total = tl.load(totals + member * count + column, mask=inside)
-    tl.store(sums + member * stride + slot, total, mask=inside)
-
-
-@triton.jit
-def accumulate(sums, stride, slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK: tl.constexpr):
-    """One draw's slot a program: its sum with what all draws of that slot add, and the mass of that.
-
-    Nothing is added in place: repeated draws would race, and their order would change the last bits.
-    """
-    member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    column = tl.arange(0, BLOCK)
-    inside = column < count
-    slot = tl.load(slots + member * count + position)
-    others = tl.load(slots + member * count + column, mask=inside, other=-1)
-    norm = tl.load(squared_norms + member * count + column, mask=inside, other=0.0).to(tl.float64)
-    chance = tl.load(probabilities + member * count + column, mask=inside, other=1.0)
-    total = tl.load(sums + member * stride + slot) + tl.sum(tl.where(others == slot, norm / chance, 0.0))
-    tl.store(totals + member * count + position, total)
-    tl.store(masses + member * count + position, tl.sqrt(total + tl.load(nu + member)))
-
-
-@triton.jit
 def place(uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, capacity):
-    """Where one member's next transition goes, a program: see `TorchDistribution.place` for one of them."""
+    """Where one member's next transition goes, one per program: see `TorchDistribution.place` for one of them."""
     member = tl.program_id(0).to(tl.int64)
     now = tl.load(clock)
     spared = tl.where(tl.load(is_adaptive + member) != 0, tl.load(kept + member), capacity)
@@ -203,25 +174,6 @@ def uniform_numbers(keys: Int[Tensor, "P"], counter: Counter, count: int) -> Flo
     return numbers
 
 
-def accumulate_(
-    sums: Float[Tensor, "p N"],
-    slots: Int[Tensor, "p B"],
-    probabilities: Float[Tensor, "p B"],
-    squared_norms: Float[Tensor, "p B"],
-    nu: Float[Tensor, "p 1"],
-) -> Float[Tensor, "p B"]:
-    """`AbstractEngine.accumulate`, as two kernels."""
-    slots, probabilities, squared_norms = slots.contiguous(), probabilities.contiguous(), squared_norms.contiguous()
-    totals, masses = torch.empty_like(probabilities), torch.empty_like(probabilities)
-    count = slots.shape[1]
-    block = triton.next_power_of_2(count)
-    accumulate[tuple(slots.shape)](
-        sums, sums.stride(0), slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK=block, num_warps=1
-    )
-    scatter[(len(slots),)](sums, sums.stride(0), slots, totals, count, BLOCK=block)
-    return masses
-
-
 def placed(
     uniforms: Float[Tensor, "P 2"],
     kept: Int[Tensor, "P 1"],
@@ -237,14 +189,14 @@ def placed(
 
 
 def write_rows(rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P 1"], packed: Float[Tensor, "P D"]) -> None:
-    """`AbstractEngine.write_rows`, as one kernel."""
+    """`AbstractBackend.write_rows`, as one kernel."""
     _, capacity, width = rows.shape
     block = triton.next_power_of_2(width)
     write_row[(len(rows),)](rows, slots.contiguous(), packed.contiguous(), capacity, width, BLOCK=block, num_warps=1)
 
 
 def read_rows(rows: Float[Tensor, "P N D"], slots: Int[Tensor, "P B"]) -> Float[Tensor, "P B D"]:
-    """`AbstractEngine.read_rows`, as one kernel."""
+    """`AbstractBackend.read_rows`, as one kernel."""
     _, capacity, width = rows.shape
     out = rows.new_empty(*slots.shape, width)
     block = triton.next_power_of_2(width)

@@ -1,4 +1,4 @@
-"""Layers, norms and optimiser of P members' networks as Triton kernels: what surrounds a matrix product rides on it.
+"""Layers, norms and optimiser of P members' networks: bias, ReLU and norms are fused into the matrix product.
 
 A matrix library's products of a few hundred rows leave the biases, the rectifiers, their derivatives and the sums to
 some fifty kernels more, each as long as a product. The twins are the plain pass of `gradients.perceptron` and torch's

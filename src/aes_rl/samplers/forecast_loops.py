@@ -1,9 +1,54 @@
-"""The loop of forecasts (S15), compiled for the CPU; see `forecasts` for what it computes."""
+"""Forecasts as compiled CPU loops; the twins are in `forecast_equations`."""
 
 import numpy as np
+import torch
 from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
 
-from aes_rl.engines.forecasts import AGES, MOST_LOG, PRIOR_DRAWS
+from aes_rl.samplers.forecast_equations import AGES, MOST_LOG, PRIOR_DRAWS
+from aes_rl.types import Counter
+
+
+def observe(
+    logs: NDArray[np.float32],
+    seen: NDArray[np.int32],
+    moments: NDArray[np.float64],
+    pairs: NDArray[np.float64],
+    updates: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    size: Counter,
+    squared_norms: Tensor,
+    is_current: NDArray[np.bool_],
+    keep: float,
+    horizon: int,
+) -> Tensor:
+    """Moments, then slopes, then the slots themselves, then the masses of the drawn ones."""
+    masses = np.empty(slots.shape)
+    norms = squared_norms.numpy()
+    _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses)
+    return torch.from_numpy(masses)
+
+
+def forget(seen: NDArray[np.int32], moments: NDArray[np.float64], slots: Tensor) -> Tensor:
+    """Know nothing of some slots; the masses that they have then."""
+    masses = np.empty(slots.shape)
+    _forget(seen, moments, slots.numpy(), masses)
+    return torch.from_numpy(masses)
+
+
+def forecast(
+    logs: NDArray[np.float32],
+    seen: NDArray[np.int32],
+    moments: NDArray[np.float64],
+    pairs: NDArray[np.float64],
+    updates: NDArray[np.int64],
+) -> Tensor:
+    """The masses of all slots: two numbers per age, and one exponential per slot."""
+    masses = np.empty(logs.shape)
+    _forecast(logs, seen, moments, pairs, updates, masses)
+    return torch.from_numpy(masses)
 
 
 @njit(cache=True)
@@ -35,8 +80,7 @@ def _mass(half_log):
 
 
 @njit(cache=True)
-def forget(seen, moments, slots, masses):
-    """Know nothing of some slots, and the masses that they have then."""
+def _forget(seen, moments, slots, masses):
     for member in range(slots.shape[0]):
         mean, variance = _mean_and_variance(moments[member])
         for k in range(slots.shape[1]):
@@ -45,16 +89,15 @@ def forget(seen, moments, slots, masses):
 
 
 @njit(cache=True)
-def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, keep, horizon, masses):
-    """Moments, then slopes, then the slots themselves, then the masses of the drawn ones."""
+def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses):
     updates[0] += 1
     now = updates[0]
     for member in range(slots.shape[0]):
         moments[member] *= keep
         pairs[member] *= keep
         for position in range(slots.shape[1]):
-            norm = float(squared_norms[member, position])
-            if norm > 0:
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0:
                 weight = 1 / (size * probabilities[member, position])
                 fresh = np.log(norm)
                 moments[member, 0] += weight
@@ -63,16 +106,16 @@ def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squ
         mean, variance = _mean_and_variance(moments[member])
         for position in range(slots.shape[1]):
             slot = np.uint64(slots[member, position])
-            norm = float(squared_norms[member, position])
-            if norm > 0 and seen[member, slot] > 0:
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0 and seen[member, slot] > 0:
                 weight = 1 / (size * probabilities[member, position])
                 old = float(logs[member, slot]) - mean
                 bucket = _bucket(now - seen[member, slot])
                 pairs[member, bucket, 0] += weight * old * (np.log(norm) - mean)
                 pairs[member, bucket, 1] += weight * old * old
         for position in range(slots.shape[1]):
-            norm = float(squared_norms[member, position])
-            if norm > 0:
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0:
                 slot = np.uint64(slots[member, position])
                 logs[member, slot] = np.log(norm)
                 seen[member, slot] = now
@@ -86,8 +129,7 @@ def observe(logs, seen, moments, pairs, updates, slots, probabilities, size, squ
 
 
 @njit(cache=True)
-def forecast(logs, seen, moments, pairs, updates, masses):
-    """The masses of all slots: two numbers for every age, and one exponential a slot."""
+def _forecast(logs, seen, moments, pairs, updates, masses):
     for member in range(logs.shape[0]):
         mean, variance = _mean_and_variance(moments[member])
         unseen = _mass(0.5 * (mean + 0.5 * variance))

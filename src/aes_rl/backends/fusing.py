@@ -1,4 +1,4 @@
-"""Rows of small tensor operations as a kernel or two, by torch.compile, where NVIDIA's GPUs run them."""
+"""Sequences of small tensor operations as one or two kernels, by torch.compile, on NVIDIA GPUs."""
 
 from collections.abc import Callable
 from functools import cache, wraps
@@ -7,7 +7,7 @@ from typing import ParamSpec, TypeVar
 import torch
 from torch import Tensor
 
-from aes_rl.engines.availability import has_kernels
+from aes_rl.backends.availability import has_kernels
 
 Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")

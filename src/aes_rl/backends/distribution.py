@@ -1,26 +1,26 @@
 """The distribution over live slots that every rule shares: masses, floor, clock, and where the next transition goes."""
 
 from abc import ABC, abstractmethod
-from typing import Literal, get_args
+from typing import Generic, Literal, get_args
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl.samplers.sum_tree import AbstractSumTree
-from aes_rl.types import Counter, Draw, View
+from aes_rl.backends.sum_tree import AbstractSumTree
+from aes_rl.types import AnyArray, Counter, Draw
 
 Overwrite = Literal["adaptive", "uniform", "fifo"]
-"""Which slot a full buffer gives up: by 1 − p (S11), any with the same chance, or the oldest."""
+"""Which slot is overwritten when the buffer is full: by 1 − p, any with the same probability, or the oldest."""
 OVERWRITES: tuple[Overwrite, ...] = get_args(Overwrite)
 
 
-class AbstractDistribution(ABC):
-    """p(i) = (1−κ)·m(i)/Σm + κ/n over the live slots of P members (S6), for any masses m.
+class AbstractDistribution(ABC, Generic[AnyArray]):
+    """p(i) = (1−κ)·m(i)/Σm + κ/n over the live slots of P members, for any masses m.
 
-    The only clock is the number of insertions a member; the live size follows from it.
+    The only clock is the number of insertions per member; the live size follows from it.
     """
 
-    tree: AbstractSumTree
+    tree: AbstractSumTree[AnyArray]
     floor: Float[Tensor, "P 1"]
     """κ of each member."""
     stamps: Int[Tensor, "P N"]
@@ -36,17 +36,17 @@ class AbstractDistribution(ABC):
         """Live slots of each member."""
 
     @abstractmethod
-    def place(self, uniforms: View) -> View:
+    def place(self, uniforms: AnyArray) -> AnyArray:
         """Distinct slots [P, K] for K new transitions of every member; stamps them and moves the clock.
 
-        Of the uniforms [P, 2K] the first K say which slot to keep, the others which of the rest to give up.
-        While there is room they are appended. Then `adaptive` draws one slot from p to keep and gives up a uniform one
-        of the others, which is exactly (1 − p)/(N − 1) (S11). The caller writes the masses of the new slots.
+        Of the uniforms [P, 2K] the first K say which slot to keep, the others which of the rest to overwrite. While
+        there is room, slots are appended. Then `adaptive` draws one slot from p to keep and overwrites a uniform one of
+        the others, which is exactly (1 − p)/(N − 1). The caller writes the masses of the new slots.
         """
 
     @abstractmethod
     def write(
-        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+        self, members: slice, slots: AnyArray, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
     ) -> None:
         """Set the masses of some live slots, where `kept`. One that is not finite and positive never gets in.
 
@@ -58,8 +58,8 @@ class AbstractDistribution(ABC):
         """Set the masses of all live slots, the first of those given, in the same way."""
 
     @abstractmethod
-    def draw(self, uniforms: View) -> Draw:
-        """Draw B slots a member, independently and with replacement, from uniforms [P, B]."""
+    def draw(self, uniforms: AnyArray) -> Draw:
+        """Draw B slots per member, independently and with replacement, from uniforms [P, B]."""
 
     @abstractmethod
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
@@ -80,7 +80,7 @@ class AbstractDistribution(ABC):
         return (1 - self.floor) * masses / self.tree.totals + self.floor / size
 
     def check_room(self, count: int) -> None:
-        """Raise unless `count` distinct slots can be given up at once."""
+        """Raise unless `count` distinct slots can be overwritten at once."""
         most = max(1, self.stamps.shape[1] - 1)
         if count > most:
             raise ValueError(

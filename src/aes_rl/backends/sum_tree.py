@@ -1,15 +1,15 @@
-"""What a tree of masses can do, whichever engine runs it."""
+"""What a tree of masses can do, whichever backend runs it."""
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Generic
 
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aes_rl.types import View
+from aes_rl.types import AnyArray, Counter
 
 
-class AbstractSumTree(ABC):
+class AbstractSumTree(ABC, Generic[AnyArray]):
     """The masses m(i) of P members over N slots, float64, with sums that make a draw cheap.
 
     Parents are always summed anew from their children, never adjusted by differences: sums cannot drift, and a tree
@@ -27,7 +27,7 @@ class AbstractSumTree(ABC):
 
     @abstractmethod
     def write(
-        self, members: slice, slots: View, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+        self, members: slice, slots: AnyArray, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
     ) -> None:
         """Set the masses of some slots of some members, where `kept`. Of a slot named twice the last mass stays."""
 
@@ -36,7 +36,7 @@ class AbstractSumTree(ABC):
         """Set the masses of the first n slots of some members and resum all their parents."""
 
     @abstractmethod
-    def draw(self, uniforms: View, floor: View, size: Any) -> tuple[View, View]:
+    def draw(self, uniforms: AnyArray, floor: AnyArray, size: Counter) -> tuple[AnyArray, AnyArray]:
         """Slots drawn from (1−κ)·m(i)/Σm + κ/n, and those probabilities.
 
         One uniform u serves both parts: below κ it names one of the n live slots, above it descends the tree.

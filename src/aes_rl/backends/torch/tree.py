@@ -9,11 +9,12 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.samplers.sum_tree import AbstractSumTree
+from aes_rl.backends.sum_tree import AbstractSumTree
 from aes_rl.streams import scale_to_integers
+from aes_rl.types import Counter, last_position
 
 
-class BlockTree(AbstractSumTree):
+class BlockTree(AbstractSumTree[Tensor]):
     """Sums of blocks, of blocks of blocks, and so on; each level is [P, blocks, width]."""
 
     def __init__(self, members: int, capacity: int, device: torch.device | str, width: int = 128):
@@ -59,12 +60,12 @@ class BlockTree(AbstractSumTree):
 
     @override
     def draw(
-        self, uniforms: Float[Tensor, "P B"], floor: Float[Tensor, "P 1"], size: Int[Tensor, ""]
+        self, uniforms: Float[Tensor, "P B"], floor: Float[Tensor, "P 1"], size: Counter
     ) -> tuple[Int[Tensor, "P B"], Float[Tensor, "P B"]]:
         smallest = torch.finfo(torch.float64).tiny
         by_floor = scale_to_integers(uniforms / floor.clamp(min=smallest), size)
         beyond = (uniforms - floor) / (1 - floor).clamp(min=smallest)
-        by_mass = torch.minimum(self._descend(beyond.clamp(0, 1)), size - 1)
+        by_mass = self._descend(beyond.clamp(0, 1)).clamp(max=size - 1)
         slots = torch.where(uniforms < floor, by_floor, by_mass)
         shares = self.masses.gather(1, slots) / self.totals
         return slots, (1 - floor) * shares + floor / size
@@ -96,13 +97,7 @@ def _last_of_repeated(
     kept: Bool[Tensor, "p B"] | None,
     before: Float[Tensor, "p N"],
 ) -> Float[Tensor, "p B"]:
-    """Give every repetition of a slot the mass of its last kept one, or the mass it has where none is kept.
-
-    An indexed write of different values to one place keeps an arbitrary one.
-    """
-    positions = torch.arange(slots.shape[1], device=slots.device)
-    counts = slots.unsqueeze(-1) == slots.unsqueeze(-2)
-    if kept is None:
-        return masses.gather(1, torch.where(counts, positions, 0).amax(dim=-1))
-    last = torch.where(counts & kept.unsqueeze(-2), positions, -1).amax(dim=-1)
-    return torch.where(last >= 0, masses.gather(1, last.clamp(min=0)), before.gather(1, slots))
+    """Give every repetition of a slot the mass of its last kept one, or the mass it has where none is kept."""
+    counts = torch.ones_like(slots, dtype=torch.bool) if kept is None else kept
+    last, exists = last_position(slots, counts)
+    return torch.where(exists, masses.gather(1, last), before.gather(1, slots))
