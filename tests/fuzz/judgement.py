@@ -15,8 +15,8 @@ LOADING = ("evaluate", "record", "lab variance", "train")
 _MOST_CHARACTERS = 2000
 """Of an error: a line that fills screens is none."""
 _TOLD = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
-_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(  .*\n)?|^WARNING: .*\n", re.M)
-"""Of Python and of MuJoCo."""
+_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(  .*\n)?|^(WARNING|aes-rl: warning): .*\n", re.M)
+"""Of Python, of MuJoCo and of the command line; an error may follow them."""
 _SIMULATOR_LOG = "MUJOCO_LOG.TXT"
 """MuJoCo writes its warnings into the working directory, whatever is simulated."""
 _WRITTEN = {"train": ("manifest.json", "evaluations.csv"), "record": ("episode.gif",), "report": ("report/index.html",)}
