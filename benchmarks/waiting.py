@@ -13,29 +13,29 @@ import numpy as np
 from aes_rl.agents import SAC, make_agent
 from aes_rl.engines import choose
 from aes_rl.streams import Streams
-from aes_rl.training.environments import Environments
+from aes_rl.training.episode_worker import SchedulingPriority
 from aes_rl.training.evaluation import Evaluator
-from aes_rl.training.player import Standing
+from aes_rl.training.vector.environments import Environments
 
 TASK, MEMBERS, EPISODES, SECONDS, PAUSE = "HalfCheetah-v5", 4, 2, 6.0, 0.0003
 CASES = {
-    "a worker and two players": (1, 2, "equal"),
+    "a worker and two players": (1, 2, "normal"),
     "a worker and two players at niceness 10": (1, 2, "nice"),
     "a worker and two players in the idle class": (1, 2, "idle"),
-    "a worker alone": (1, 0, "equal"),
-    "no worker, two players": (0, 2, "equal"),
+    "a worker alone": (1, 0, "normal"),
+    "no worker, two players": (0, 2, "normal"),
     "no worker, two players at niceness 10": (0, 2, "nice"),
     "no worker, two players in the idle class": (0, 2, "idle"),
-    "no worker alone": (0, 0, "equal"),
+    "no worker alone": (0, 0, "normal"),
 }
 
 
-def measure(workers: int, players: int, standing: Standing) -> tuple[float, float]:
+def measure(workers: int, players: int, priority: SchedulingPriority) -> tuple[float, float]:
     """Training steps of every member, and steps of test episodes, a second."""
     environments = Environments(TASK, list(range(MEMBERS)), workers)
-    sizes = environments.board.observation.shape[1], environments.board.action.shape[1]
+    sizes = environments.data.observation.shape[1], environments.data.action.shape[1]
     agent = make_agent(SAC(), *sizes, Streams(list(range(MEMBERS)), choose("torch", "cpu")))
-    evaluator = Evaluator(TASK, MEMBERS, EPISODES, players, standing) if players else None
+    evaluator = Evaluator(TASK, MEMBERS, EPISODES, players, priority) if players else None
     seeds = np.arange(MEMBERS * EPISODES).reshape(MEMBERS, EPISODES).tolist()
     actions = np.random.default_rng(0).uniform(-1, 1, (100, MEMBERS, sizes[1])).astype(np.float32)
     if evaluator is not None:

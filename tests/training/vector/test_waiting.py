@@ -9,24 +9,24 @@ from multiprocessing import Pipe
 import numpy as np
 import pytest
 
-from aes_rl.training import bell
-from aes_rl.training.bell import Bell
+from aes_rl.training.vector import waiting
+from aes_rl.training.vector.waiting import TurnEvent
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="only Linux says who had to leave the core")
-MODES = pytest.mark.parametrize("is_looking", [pytest.param(True, marks=LINUX), False])
+MODES = pytest.mark.parametrize("is_spinning", [pytest.param(True, marks=LINUX), False])
 LONG = 30
 
 
 class Pair:
-    """Both ends of a bell, and of the pipe that each watches."""
+    """Both ends of an event, and of the pipe that each watches."""
 
-    def __init__(self, is_looking=False):
+    def __init__(self, is_spinning=False):
         self.lines, self.pipes = Pipe(), Pipe()
         self.sleeps, self.number = np.zeros(2, np.int64), np.zeros(1, np.int64)
         own = [self.sleeps[:1], self.sleeps[1:]]
-        self.ends = [Bell(self.lines[i], self.pipes[i], own[i], own[1 - i]) for i in range(2)]
+        self.ends = [TurnEvent(self.lines[i], self.pipes[i], own[i], own[1 - i]) for i in range(2)]
         for end in self.ends:
-            end._sleeps_left = 0 if is_looking else 10**9
+            end._sleeps_left = 0 if is_spinning else 10**9
 
     def reached(self, due):
         """A condition that fails the test instead of waiting for ever."""
@@ -45,24 +45,24 @@ def start(target):
     return thread
 
 
-@pytest.mark.parametrize("keeps_order", [True, False])
+@pytest.mark.parametrize("has_ordered_writes", [True, False])
 @MODES
-def test_turns_go_to_and_fro(is_looking, keeps_order, monkeypatch) -> None:
+def test_turns_go_to_and_fro(is_spinning, has_ordered_writes, monkeypatch) -> None:
     """Nobody is saved by waking up by himself."""
-    monkeypatch.setattr(bell, "_LONGEST_SLEEP", LONG)
-    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
-    pair, turns = Pair(is_looking), 500
+    monkeypatch.setattr(waiting, "_MAX_SLEEP_SECONDS", LONG)
+    monkeypatch.setattr(waiting, "_HAS_ORDERED_WRITES", has_ordered_writes)
+    pair, turns = Pair(is_spinning), 500
 
     def answer():
         for turn in range(turns):
             pair.ends[1].wait(pair.reached(2 * turn + 1))
             pair.number[0] += 1
-            pair.ends[1].ring()
+            pair.ends[1].notify()
 
     other = start(answer)
     for turn in range(turns):
         pair.number[0] += 1
-        pair.ends[0].ring()
+        pair.ends[0].notify()
         assert pair.ends[0].wait(pair.reached(2 * turn + 2))
     other.join(timeout=LONG)
     assert pair.number[0] == 2 * turns
@@ -71,7 +71,7 @@ def test_turns_go_to_and_fro(is_looking, keeps_order, monkeypatch) -> None:
 
 def test_whoever_comes_before_the_sleeper_has_lain_down_rings(monkeypatch) -> None:
     """The other side comes right after the sleeper has looked for the last time: it must see that it sleeps."""
-    monkeypatch.setattr(bell, "_LONGEST_SLEEP", LONG)
+    monkeypatch.setattr(waiting, "_MAX_SLEEP_SECONDS", LONG)
     pair = Pair()
 
     slept = []
@@ -80,7 +80,7 @@ def test_whoever_comes_before_the_sleeper_has_lain_down_rings(monkeypatch) -> No
         slept.append(int(pair.sleeps[0]))
         if pair.number[0] == 0:
             pair.number[0] = 1
-            pair.ends[1].ring()
+            pair.ends[1].notify()
             return False
         return True
 
@@ -99,37 +99,37 @@ def test_a_missed_ring_costs_a_short_sleep() -> None:
 
 def test_a_turn_is_not_taken_before_its_ring_where_writes_may_be_reordered(monkeypatch) -> None:
     """The number of the turn may be seen before what was written ahead of it; the ring may not."""
-    monkeypatch.setattr(bell, "_KEEPS_ORDER", False)
+    monkeypatch.setattr(waiting, "_HAS_ORDERED_WRITES", False)
     pair, taken = Pair(), []
     pair.number[0] = 1
-    waiting = start(lambda: taken.append(pair.ends[0].wait(pair.reached(1))))
+    sleeper = start(lambda: taken.append(pair.ends[0].wait(pair.reached(1))))
     time.sleep(0.1)
     assert not taken
-    pair.ends[1].ring()
-    waiting.join(timeout=LONG)
+    pair.ends[1].notify()
+    sleeper.join(timeout=LONG)
     assert taken == [True]
 
 
-@pytest.mark.parametrize("keeps_order", [True, False])
+@pytest.mark.parametrize("has_ordered_writes", [True, False])
 @MODES
-def test_a_request_ends_the_wait(is_looking, keeps_order, monkeypatch) -> None:
-    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
-    pair = Pair(is_looking)
+def test_a_request_ends_the_wait(is_spinning, has_ordered_writes, monkeypatch) -> None:
+    monkeypatch.setattr(waiting, "_HAS_ORDERED_WRITES", has_ordered_writes)
+    pair = Pair(is_spinning)
     pair.pipes[1].send("save")
     assert not pair.ends[0].wait(pair.reached(1))
     assert pair.pipes[0].recv() == "save"
 
 
-@pytest.mark.parametrize("keeps_order", [True, False])
-def test_an_end_that_is_gone_ends_the_wait(keeps_order, monkeypatch) -> None:
+@pytest.mark.parametrize("has_ordered_writes", [True, False])
+def test_an_end_that_is_gone_ends_the_wait(has_ordered_writes, monkeypatch) -> None:
     """With a ring that it never heard: its line is then reset, not closed."""
-    monkeypatch.setattr(bell, "_KEEPS_ORDER", keeps_order)
+    monkeypatch.setattr(waiting, "_HAS_ORDERED_WRITES", has_ordered_writes)
     pair = Pair()
     pair.sleeps[1] = 1
-    pair.ends[0].ring()
+    pair.ends[0].notify()
     pair.ends[1].close()
     pair.pipes[1].close()
-    pair.ends[0].ring()  # nobody is there
+    pair.ends[0].notify()  # nobody is there
     assert not pair.ends[0].wait(pair.reached(1))
     with pytest.raises(EOFError):
         pair.pipes[0].recv()
@@ -137,7 +137,7 @@ def test_an_end_that_is_gone_ends_the_wait(keeps_order, monkeypatch) -> None:
 
 def test_whoever_is_awake_is_not_rung_for() -> None:
     pair = Pair()
-    pair.ends[1].ring()
+    pair.ends[1].notify()
     assert not pair.lines[0].poll(0)
 
 
@@ -145,7 +145,7 @@ def test_rings_do_not_pile_up() -> None:
     pair = Pair()
     for turn in range(3):
         pair.sleeps[0] = 1
-        pair.ends[1].ring()
+        pair.ends[1].notify()
         sleeper = start(lambda due=turn + 1: pair.ends[0].wait(pair.reached(due)))
         time.sleep(0.05)
         pair.number[0] += 1
@@ -157,13 +157,13 @@ def test_rings_do_not_pile_up() -> None:
 def test_a_core_that_others_want_is_left_to_them(monkeypatch) -> None:
     """Offered, the core goes to somebody else: the next waits are asleep from the start."""
     offers = []
-    monkeypatch.setattr(bell, "_LOOK_FOR", LONG)
-    monkeypatch.setattr(bell, "_LONGEST_SLEEP", 0)
+    monkeypatch.setattr(waiting, "_MAX_SPIN_SECONDS", LONG)
+    monkeypatch.setattr(waiting, "_MAX_SLEEP_SECONDS", 0)
     monkeypatch.setattr(os, "sched_yield", lambda: offers.append(1))
-    monkeypatch.setattr(bell, "_times_displaced", lambda: len(offers))
-    pair, looks = Pair(is_looking=True), iter(range(10**6))
-    assert pair.ends[0].wait(lambda: next(looks) >= bell._LOOKS_A_CHECK + 3)
+    monkeypatch.setattr(waiting, "_preemption_count", lambda: len(offers))
+    pair, looks = Pair(is_spinning=True), iter(range(10**6))
+    assert pair.ends[0].wait(lambda: next(looks) >= waiting._POLLS_PER_CHECK + 3)
     assert len(offers) == 1
-    assert pair.ends[0]._sleeps_left == bell._SLEEPS_A_LOOK
+    assert pair.ends[0]._sleeps_left == waiting._SLEEPS_AFTER_PREEMPTION
     assert pair.ends[0].wait(lambda: True)
-    assert (len(offers), pair.ends[0]._sleeps_left) == (1, bell._SLEEPS_A_LOOK - 1)
+    assert (len(offers), pair.ends[0]._sleeps_left) == (1, waiting._SLEEPS_AFTER_PREEMPTION - 1)

@@ -1,4 +1,4 @@
-"""How fast a population trains on a GPU, and where the time goes: the command `aes-rl bench gpu`."""
+"""Training speed of populations on a GPU, by stage and kernel group: the command `aes-rl bench gpu`."""
 
 import json
 import statistics
@@ -21,17 +21,10 @@ from aes_rl.machine import cores
 from aes_rl.training import loop
 from aes_rl.training.capture import Captured
 from aes_rl.training.config import Training
-from aes_rl.training.run import Run
+from aes_rl.training.state import RunState
 
 MIXED = ("uniform", "prioritized", "adaptive")
-_STAGES = {
-    "act": loop.explore,
-    "draw and differentiate": loop.learn,
-    "feedback": loop.feed_back,
-    "optimise": loop.descend,
-    "store": loop.store,
-}
-_GROUPS = {
+_KERNEL_GROUPS = {
     "product": "layers, forward and backward",
     "parameter_gradients": "gradients of the parameters",
     "adam": "optimiser and targets",
@@ -42,97 +35,105 @@ _GROUPS = {
     ),
     "triton_": "losses, weights and checks",
 }
-"""What a kernel does, by how its name begins or, for the noise, by what it holds."""
+"""Purpose of a kernel by the start of its name, or, for the noise, by a part of it."""
 
 
 @dataclass(frozen=True)
 class Bench:
-    """Time SAC populations with one update a step: mixed ones, and uniform against adaptive ones taking turns."""
+    """Time SAC populations with one update per step: mixed ones, and uniform and adaptive ones in alternation."""
 
     what: tyro.conf.Positional[Literal["gpu"]]
     """What to time."""
     task: str = "HalfCheetah-v5"
     """The task."""
     members: tuple[int, ...] = (15, 60)
-    """Sizes of the populations, multiples of three."""
+    """Population sizes, multiples of three."""
     capacity: int = 1_000_000
-    """Slots of every member."""
+    """Replay buffer slots per member."""
     rounds: int = 6
-    """Turns of every population; the medians are reported."""
+    """Timed rounds per population; the medians are reported."""
     steps: int = 400
-    """Environment steps a turn."""
+    """Environment steps per round."""
     tf32: tuple[bool, ...] = (False, True)
-    """Precisions of the mixed populations: float32, TensorFloat-32."""
+    """Whether the mixed populations use TensorFloat-32; each value is timed."""
     device: str = "cuda"
-    """Where to train."""
+    """Device to train on."""
     output: Path | None = None
-    """Where to write all figures, as JSON."""
+    """File for all results, as JSON."""
 
 
 class Population:
-    """A population in training."""
+    """A population that trains."""
 
-    def __init__(self, asked: Bench, samplers: tuple[str, ...], members: int, tf32: bool):
+    def __init__(self, args: Bench, samplers: tuple[str, ...], members: int, tf32: bool):
         started = time.perf_counter()
         seeds = tuple(range(members // len(samplers)))
-        self.run = Run(
+        self.run = RunState(
             Training(
-                task=asked.task,
+                task=args.task,
                 samplers=samplers,
                 seeds=seeds,
                 env_steps=10**9,
-                capacity=asked.capacity,
-                device=asked.device,
+                capacity=args.capacity,
+                device=args.device,
                 tf32=tf32,
                 sac=SAC(warm_up_steps=1000),
             )
         )
         self._steps = loop.train(self.run)
         self.take(self.run.config.warm_up_steps + 10)
-        self.start = time.perf_counter() - started
-        """Seconds until it trains, kernels compiled and graphs captured."""
-        self.take(1000)  # the machine comes to rest
+        self.start_seconds = time.perf_counter() - started
+        """Seconds until it trains, including the compilation of kernels and the capture of graphs."""
+        self.take(1000)  # until the speed is steady
 
     def take(self, steps: int) -> float:
-        """Seconds that some environment steps take."""
+        """Take environment steps; returns the seconds that they took."""
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(steps):
-            next(self._steps)
+            self._last_step = next(self._steps)
         torch.cuda.synchronize()
         return time.perf_counter() - start
 
     def profile(self) -> dict[str, Any]:
-        """Microseconds a step of every stage, kernel group and the environments; this ends the population's use."""
+        """Microseconds per step of every stage, kernel group and the environments; no more steps can follow."""
         groups, kernels = _kernel_groups(lambda: self.take(50), 50)
         environments = self.run.environments
-        action = environments.board.action.copy()
+        action = environments.data.action.copy()
         start = time.perf_counter()
         for _ in range(300):
             environments.send(action)
             environments.receive()
         alone = (time.perf_counter() - start) / 300 * 1e6
-        stages = {
-            name: _stage_time(Captured(partial(stage, self.run), self.run.device)) for name, stage in _STAGES.items()
+        learned = self._last_step.learned
+        assert learned is not None
+        stages: dict[str, Callable[[], object]] = {
+            "act": partial(loop.explore, self.run),
+            "draw and differentiate": partial(loop.learn, self.run),
+            "feedback": partial(loop.feed_back, self.run, learned),
+            "optimise": self.run.agent.descend,
+            "store": partial(loop.store, self.run),
         }
         return {
-            "stages_us": stages,
+            "stages_us": {name: _stage_time(Captured(stage, self.run.device)) for name, stage in stages.items()},
             "kernel_groups_us": groups,
             "kernels_a_step": kernels,
             "environments_alone_us": alone,
         }
 
 
-def bench(words: list[str]) -> None:
-    """Print and write how fast populations train."""
-    asked = tyro.cli(Bench, prog="aes-rl bench", args=words)
+def bench(argv: list[str]) -> None:
+    """Time populations; print and write the results."""
+    args = tyro.cli(Bench, prog="aes-rl bench", args=argv)
     if not torch.cuda.is_available():
         raise UserError("aes-rl bench gpu needs an NVIDIA GPU that torch can see; there is none")
-    for members in asked.members:
+    for members in args.members:
         if members % len(MIXED):
-            raise UserError(f"members is {members}; it must be a multiple of {len(MIXED)}, one share a sampler")
-    rows = [_mixed(asked, members, tf32) for members in asked.members for tf32 in asked.tf32]
-    pairs = {members: _pair(asked, members) for members in asked.members}
+            raise UserError(
+                f"members is {members}; it must be a multiple of {len(MIXED)}, so that every sampler has as many"
+            )
+    rows = [_mixed(args, members, tf32) for members in args.members for tf32 in args.tf32]
+    pairs = {members: _pair(args, members) for members in args.members}
     figures: dict[str, Any] = {}
     for row in rows:
         suffix = "_tf32" if row["tf32"] else ""
@@ -143,65 +144,65 @@ def bench(words: list[str]) -> None:
         f"adaptive_over_uniform_gpu_time_{members}": pair["adaptive_over_uniform_gpu_time"]
         for members, pair in pairs.items()
     }
-    figures["adaptive_over_uniform"] = pairs[asked.members[0]]["adaptive_over_uniform"]
+    figures["adaptive_over_uniform"] = pairs[args.members[0]]["adaptive_over_uniform"]
     _print(rows, figures)
-    if asked.output is not None:
+    if args.output is not None:
         machine = {
             "gpu": torch.cuda.get_device_name(),
             "cores": cores(),
             "versions": {name: version(name) for name in ("torch", "triton", "gymnasium", "mujoco")},
             "cuda": torch.version.cuda,
         }
-        setting = {"task": asked.task, "capacity": asked.capacity, "rounds": asked.rounds, "steps_a_round": asked.steps}
+        setting = {"task": args.task, "capacity": args.capacity, "rounds": args.rounds, "steps_a_round": args.steps}
         result = {**figures, **setting, **machine, "mixed_populations": rows, "uniform_and_adaptive": pairs}
-        asked.output.write_text(json.dumps(result, indent=2) + "\n")
+        args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _mixed(asked: Bench, members: int, tf32: bool) -> dict[str, Any]:
+def _mixed(args: Bench, members: int, tf32: bool) -> dict[str, Any]:
     torch.cuda.reset_peak_memory_stats()
-    population = Population(asked, MIXED, members, tf32)
-    seconds = statistics.median(population.take(asked.steps) for _ in range(asked.rounds))
+    population = Population(args, MIXED, members, tf32)
+    seconds = statistics.median(population.take(args.steps) for _ in range(args.rounds))
     row: dict[str, Any] = {
         "members": members,
         "tf32": tf32,
-        "iterations_per_s": asked.steps / seconds,
-        "agent_steps_per_s": members * asked.steps / seconds,
+        "iterations_per_s": args.steps / seconds,
+        "agent_steps_per_s": members * args.steps / seconds,
         "memory_gb": torch.cuda.max_memory_allocated() / 1e9,
-        "start_s": population.start,
+        "start_s": population.start_seconds,
     }
     row |= population.profile()
-    iteration = seconds / asked.steps * 1e6
-    row["share_lost_to_environments_and_host"] = max(0.0, 1 - busy(row["stages_us"]) / iteration)
+    iteration = seconds / args.steps * 1e6
+    row["share_lost_to_environments_and_host"] = max(0.0, 1 - busy_time(row["stages_us"]) / iteration)
     population.run.close()
     return row
 
 
-def _pair(asked: Bench, members: int) -> dict[str, Any]:
-    """Uniform and adaptive populations taking turns, so that a drift of the machine meets both."""
-    populations = {name: Population(asked, (name,), members, False) for name in ("uniform", "adaptive")}
+def _pair(args: Bench, members: int) -> dict[str, Any]:
+    """Uniform and adaptive populations in alternation, so that a drift of the machine affects both."""
+    populations = {name: Population(args, (name,), members, False) for name in ("uniform", "adaptive")}
     seconds: dict[str, list[float]] = {name: [] for name in populations}
-    for _ in range(asked.rounds):
+    for _ in range(args.rounds):
         for name, population in populations.items():
-            population.take(20)  # its environments' processes wake up
-            seconds[name].append(population.take(asked.steps))
+            population.take(20)  # wakes up the processes of its environments
+            seconds[name].append(population.take(args.steps))
     ratios = [one / other for one, other in zip(seconds["uniform"], seconds["adaptive"], strict=True)]
     result: dict[str, Any] = {"adaptive_over_uniform": statistics.median(ratios)}
     for name, population in populations.items():
-        result[name] = {"iterations_per_s": asked.steps / statistics.median(seconds[name]), **population.profile()}
+        result[name] = {"iterations_per_s": args.steps / statistics.median(seconds[name]), **population.profile()}
         population.run.close()
-    times = [busy(result[name]["stages_us"]) for name in populations]
+    times = [busy_time(result[name]["stages_us"]) for name in populations]
     result["adaptive_over_uniform_gpu_time"] = times[0] / times[1]
     return result
 
 
-def busy(stages: dict[str, float]) -> float:
-    """Microseconds a step that the GPU works; feedback and storing go on beside the optimiser."""
-    beside = max(stages["optimise"], stages["feedback"] + stages["store"])
-    return stages["act"] + stages["draw and differentiate"] + beside
+def busy_time(stages: dict[str, float]) -> float:
+    """Microseconds per step that the GPU is busy; feedback and insertion run in parallel with the optimiser."""
+    parallel = max(stages["optimise"], stages["feedback"] + stages["store"])
+    return stages["act"] + stages["draw and differentiate"] + parallel
 
 
-def _stage_time(stage: Callable[[], Any], calls: int = 100) -> float:
-    """Microseconds of a stage on the GPU, by itself."""
+def _stage_time(stage: Callable[[], object], calls: int = 100) -> float:
+    """Microseconds that one stage alone takes on the GPU."""
     for _ in range(5):
         stage()
     start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
@@ -213,8 +214,8 @@ def _stage_time(stage: Callable[[], Any], calls: int = 100) -> float:
     return float(start.elapsed_time(end)) / calls * 1e3
 
 
-def _kernel_groups(work: Callable[[], Any], steps: int) -> tuple[dict[str, float], float]:
-    """Microseconds a step by kernel group, and kernels a step."""
+def _kernel_groups(work: Callable[[], object], steps: int) -> tuple[dict[str, float], float]:
+    """Microseconds per step by kernel group, and kernels per step."""
     from torch.profiler import ProfilerActivity, profile
 
     with profile(activities=[ProfilerActivity.CUDA]) as profiler:
@@ -222,12 +223,12 @@ def _kernel_groups(work: Callable[[], Any], steps: int) -> tuple[dict[str, float
     kernels = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
     groups: dict[str, float] = {}
     for event in kernels:
-        name = next((group for start, group in _GROUPS.items() if _fits(event.key, start)), "other")
+        name = next((group for start, group in _KERNEL_GROUPS.items() if _matches(event.key, start)), "other")
         groups[name] = groups.get(name, 0.0) + event.self_device_time_total / steps
     return dict(sorted(groups.items(), key=lambda item: -item[1])), sum(event.count for event in kernels) / steps
 
 
-def _fits(kernel: str, start: str) -> bool:
+def _matches(kernel: str, start: str) -> bool:
     return kernel.startswith(start) or (start == "ndtri" and start in kernel)
 
 
@@ -245,7 +246,7 @@ def _print(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
         )
     console.print(table)
     for kind in ("stages_us", "kernel_groups_us"):
-        table = Table("µs a step", *(f"{row['members']}, {'TF32' if row['tf32'] else 'float32'}" for row in rows))
+        table = Table("µs per step", *(f"{row['members']}, {'TF32' if row['tf32'] else 'float32'}" for row in rows))
         for name in rows[0][kind]:
             table.add_row(name, *(f"{row[kind].get(name, 0):.0f}" for row in rows))
         console.print(table)
