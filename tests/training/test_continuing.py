@@ -51,7 +51,7 @@ def test_a_run_stopped_between_two_rows_of_metrics_writes_the_same(tmp_path) -> 
     assert stopped == whole
 
 
-def test_going_on_with_another_mujoco_is_warned_of(tmp_path) -> None:
+def test_continuing_with_another_mujoco_gives_a_warning(tmp_path) -> None:
     stop_at(30, SMALL, tmp_path / "run")
     (path,) = (tmp_path / "run" / "checkpoint").glob("*/facts.json")
     assert json.loads(path.read_text())["mujoco"] == mujoco.__version__
@@ -63,7 +63,7 @@ def test_going_on_with_another_mujoco_is_warned_of(tmp_path) -> None:
     assert json.loads(path.read_text())["mujoco"] is None
 
 
-def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
+def test_two_runners_do_not_write_into_one_directory(tmp_path) -> None:
     first = Runner(SMALL, tmp_path / "run")
     with pytest.raises(RuntimeError, match="another process"):
         Runner(SMALL, tmp_path / "run", lock_timeout=0.0)
@@ -75,7 +75,7 @@ def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_whoever_waited_looks_again_whose_directory_it_is(is_taken, tmp_path, monkeypatch) -> None:
+def test_a_runner_that_waited_for_the_lock_checks_the_directory_again(is_taken, tmp_path, monkeypatch) -> None:
     waits, acquire = threading.Event(), FileLock.acquire
 
     def acquire_and_tell(lock):
@@ -103,7 +103,7 @@ def test_a_misspelt_task_leaves_nothing_behind(tmp_path) -> None:
     assert not (tmp_path / "run").exists()
 
 
-def test_a_session_that_could_not_begin_frees_what_it_held(tmp_path, monkeypatch) -> None:
+def test_a_runner_that_could_not_start_releases_its_resources(tmp_path, monkeypatch) -> None:
     config, before = replace(SMALL, tensorboard=True, workers=1), set(multiprocessing.active_children())
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "torch.utils.tensorboard", None)
@@ -117,7 +117,7 @@ def test_a_session_that_could_not_begin_frees_what_it_held(tmp_path, monkeypatch
     del told  # until here it held the runner's frame
 
 
-def test_being_interrupted_can_be_told_to_another_process() -> None:
+def test_interrupted_can_be_pickled() -> None:
     told = pickle.loads(pickle.dumps(Interrupted(15)))
     assert told.exit_code == 143
     assert str(told) == "stopped by signal 15"
@@ -148,7 +148,7 @@ def test_an_older_configuration_is_read(tmp_path) -> None:
     ("environments", "cores", "expected"),
     [(1, 16, 0), (2, 16, 0), (14, 16, 14), (15, 16, 8), (20, 16, 10), (60, 16, 12), (5, 2, 2), (3, 1, 2)],
 )
-def test_as_few_processes_as_are_as_fast(environments, cores, expected, monkeypatch) -> None:
+def test_the_fewest_workers_of_equal_speed(environments, cores, expected, monkeypatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
     assert workers_for(environments, "Hopper-v5") == expected
 

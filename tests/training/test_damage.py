@@ -86,8 +86,8 @@ def test_no_flipped_bit_is_accepted(run, name) -> None:
 @pytest.mark.parametrize(
     ("facts", "tensors", "message"),
     [
-        ({"version": 99}, {}, "version 99"),
-        ({"env_step": 61}, {}, "step 61 of 60"),
+        ({"version": 99}, {}, "format version is 99"),
+        ({"env_step": 61}, {}, "environment step 61; the run has 60"),
         ({"env_step": -1}, {}, "step -1"),
         ({"env_step": 49}, {}, "clock is 50 at 49|shape"),
         ({"env_step": "50"}, {}, "env_step is '50'; it must be int"),
@@ -220,7 +220,7 @@ def test_a_run_of_a_gpu_is_loaded_without_one(run, capsys) -> None:
     path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda"'))
     if not torch.cuda.is_available():
         loaded(run).close()
-        assert "the CPU is used" in capsys.readouterr().out
+        assert "using the CPU" in capsys.readouterr().out
     made = loaded(run, "cpu")
     assert made.device.type == "cpu"
     made.close()

@@ -1,4 +1,4 @@
-"""Test episodes: the policy is the agent's, whoever plays them gets the same, and nobody waits in vain."""
+"""Catches test episodes whose policy is not the agent's, or whose scores depend on the process that runs them."""
 
 import os
 import signal
@@ -37,7 +37,7 @@ def test_the_policy_is_the_agents(kind) -> None:
 
 
 @pytest.mark.parametrize("workers", [1, 3, 4])
-def test_a_score_does_not_depend_on_who_plays(workers) -> None:
+def test_a_score_does_not_depend_on_the_workers(workers) -> None:
     agent, scores = agent_of("sac"), []
     for count in (0, workers):
         evaluator = Evaluator("InvertedPendulum-v5", 2, 3, count)
@@ -49,8 +49,8 @@ def test_a_score_does_not_depend_on_who_plays(workers) -> None:
     assert len(set(scores[0].returns.flatten())) > 1
 
 
-def test_rounding_does_not_depend_on_who_plays() -> None:
-    """Products of these sizes round a row by where it stands, and Hopper's contacts make much of it."""
+def test_rounding_does_not_depend_on_the_workers() -> None:
+    """In products of these sizes rounding depends on the row, and Hopper's contacts amplify it."""
     agent = make_agent(DDPG(last_layer_bound=0.5), 11, 3, Streams([0, 1], engines.choose("numba", "cpu")))
     seeds = np.arange(20).reshape(2, 10).tolist()
     found = []
@@ -62,7 +62,7 @@ def test_rounding_does_not_depend_on_who_plays() -> None:
     assert np.array_equal(found[2], found[0])
 
 
-def test_a_policy_is_played_as_it_was_at_the_start() -> None:
+def test_an_evaluation_uses_the_policy_at_its_start() -> None:
     agent = agent_of("sac")
     evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
     expected = evaluator.evaluate(agent, SEEDS)
@@ -73,33 +73,33 @@ def test_a_policy_is_played_as_it_was_at_the_start() -> None:
     evaluator.close()
 
 
-def test_training_goes_on_beside_an_evaluation(tmp_path) -> None:
+def test_training_continues_during_an_evaluation(tmp_path) -> None:
     """As on a GPU: the same table, byte for byte, as if training had waited."""
     config = replace(SMALL, evaluation_workers=2)
-    for name, plays_beside in (("waited", False), ("beside", True)):
+    for name, trains_meanwhile in (("waited", False), ("meanwhile", True)):
         runner = Runner(config, tmp_path / name)
-        runner._trains_during_evaluation = plays_beside
-        under_way = [runner._evaluation_steps is not None for _ in runner.steps()]
+        runner._trains_during_evaluation = trains_meanwhile
+        is_evaluating = [runner._evaluation_steps is not None for _ in runner.steps()]
         runner.close()
-        assert any(under_way) == plays_beside
-    waited, beside = ((tmp_path / name / "evaluations.csv").read_text() for name in ("waited", "beside"))
-    assert waited == beside
+        assert any(is_evaluating) == trains_meanwhile
+    waited, meanwhile = ((tmp_path / name / "evaluations.csv").read_text() for name in ("waited", "meanwhile"))
+    assert waited == meanwhile
 
 
-def test_a_player_that_cannot_start_says_why() -> None:
+def test_a_worker_that_cannot_start_says_why() -> None:
     evaluator = Evaluator("InvertedPendulum-v9", 2, 3, 1)
     with pytest.raises(RuntimeError, match="unknown task 'InvertedPendulum-v9'"):
         evaluator.evaluate(agent_of("sac"), SEEDS)
     evaluator.close()
 
 
-def test_more_players_than_episodes() -> None:
+def test_more_workers_than_episodes() -> None:
     evaluator = Evaluator("InvertedPendulum-v5", 2, 1, 4)
     assert evaluator.evaluate(agent_of("sac"), [[3], [6]]).returns.shape == (2, 1)
     evaluator.close()
 
 
-def test_a_slow_player_holds_up_only_what_it_plays() -> None:
+def test_a_slow_worker_delays_only_its_own_episodes() -> None:
     agent = agent_of("sac")
     evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
     expected = evaluator.evaluate(agent, SEEDS)
@@ -117,7 +117,7 @@ def test_a_slow_player_holds_up_only_what_it_plays() -> None:
     evaluator.close()
 
 
-def test_without_processes_an_evaluation_beside_training_is_written_soon(tmp_path) -> None:
+def test_without_workers_an_evaluation_during_training_is_written_soon(tmp_path) -> None:
     runner = Runner(replace(SMALL, evaluation_workers=0, evaluate_every=130, checkpoint_every=1000), tmp_path)
     runner._trains_during_evaluation = True
     scored = {step.env_step: runner.scored_step for step in runner.steps()}
@@ -125,7 +125,7 @@ def test_without_processes_an_evaluation_beside_training_is_written_soon(tmp_pat
     assert (scored[129], scored[200], scored[260]) == (0, 130, 260)
 
 
-def test_a_dead_player_is_told() -> None:
+def test_a_dead_worker_is_reported() -> None:
     evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 2)
     evaluator.evaluate(agent_of("sac"), SEEDS)
     os.kill(evaluator._workers[1]._process.pid, signal.SIGKILL)
@@ -137,17 +137,17 @@ def test_a_dead_player_is_told() -> None:
 
 @pytest.mark.skipif(not hasattr(os, "SCHED_IDLE"), reason="asks Linux")
 @pytest.mark.parametrize(("priority", "niceness"), [("normal", 0), ("nice", 10), ("idle", 0)])
-def test_players_set_scheduling_priority_for_who_trains(priority, niceness) -> None:
+def test_workers_have_their_scheduling_priority(priority, niceness) -> None:
     evaluator = Evaluator("InvertedPendulum-v5", 2, 3, 1, priority)
     evaluator.evaluate(agent_of("sac"), SEEDS)
     (worker,) = evaluator._workers
-    own, player = os.getpriority(os.PRIO_PROCESS, 0), worker._process.pid
-    assert (os.sched_getscheduler(player) == os.SCHED_IDLE) == (priority == "idle")
-    assert os.getpriority(os.PRIO_PROCESS, player) == min(19, own + niceness)
+    own, process = os.getpriority(os.PRIO_PROCESS, 0), worker._process.pid
+    assert (os.sched_getscheduler(process) == os.SCHED_IDLE) == (priority == "idle")
+    assert os.getpriority(os.PRIO_PROCESS, process) == min(19, own + niceness)
     evaluator.close()
 
 
-def test_where_there_is_no_idle_class_players_are_nice(monkeypatch) -> None:
+def test_without_an_idle_class_workers_are_nice(monkeypatch) -> None:
     def refuse(*_) -> None:
         raise PermissionError("a sandbox")
 
@@ -160,7 +160,7 @@ def test_where_there_is_no_idle_class_players_are_nice(monkeypatch) -> None:
 
 
 @pytest.mark.parametrize(("cores", "expected"), [(16, "idle"), (4, "idle"), (3, "nice"), (2, "nice")])
-def test_players_are_left_a_core(cores, expected, tmp_path, monkeypatch) -> None:
+def test_workers_get_a_share_if_training_uses_every_core(cores, expected, tmp_path, monkeypatch) -> None:
     runner = Runner(replace(SMALL, workers=2), tmp_path)
     monkeypatch.setattr("aes_rl.training.runner.cores", lambda: cores)
     assert runner._evaluation_priority() == "normal"

@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner listens
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner handles it
     _stop_with_parent()
     try:
         train_population(arguments.directory, arguments.threads)

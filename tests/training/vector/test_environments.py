@@ -1,4 +1,4 @@
-"""Real tasks: saved simulators go on bit for bit, workers do what one process does, and nobody is left behind."""
+"""Catches saved simulators that continue differently, workers that differ from one process, and orphaned workers."""
 
 import multiprocessing
 import os

@@ -1,4 +1,4 @@
-"""What environments give is checked where it comes in, and one that ends its process does not end the run unheard."""
+"""Catches invalid values from environments that go unnoticed, and environments that end their process silently."""
 
 import os
 import signal
@@ -53,7 +53,7 @@ def steps_of(task: str, workers: int) -> None:
         ("Exiting-v0", r"environment of member 0 ended its process in step \(SystemExit\(0\)\)"),
     ],
 )
-def test_what_is_no_transition_is_refused(task, message, workers) -> None:
+def test_invalid_transitions_are_rejected(task, message, workers) -> None:
     with pytest.raises(RuntimeError, match=message):
         steps_of(task, workers)
 
@@ -91,7 +91,7 @@ def test_test_episodes_are_checked_too(task, tmp_path) -> None:
     runner.close()
 
 
-def test_a_simulator_without_a_time_limit_goes_on_from_a_checkpoint() -> None:
+def test_a_simulator_without_a_time_limit_continues_from_a_checkpoint() -> None:
     task = f"{MODULE}:EndlessPendulum-v0"
     original, restored = simulator.make(task), simulator.make(task)
     original.reset(seed=0)
@@ -102,8 +102,8 @@ def test_a_simulator_without_a_time_limit_goes_on_from_a_checkpoint() -> None:
     assert np.array_equal(original.step(action)[0], restored.step(action)[0])
 
 
-def test_an_environment_of_somebody_else_is_not_taken_for_its_simulator() -> None:
-    """A wrapper may keep anything: a new episode is the honest way to go on."""
+def test_the_state_of_a_wrapped_simulator_is_not_saved() -> None:
+    """A wrapper may have any state: only a new episode is a correct continuation."""
     import gymnasium
 
     inner = simulator.make("InvertedPendulum-v5")

@@ -1,4 +1,4 @@
-"""Catches tasks without discount at time limits that discount there, or anywhere not."""
+"""Catches `scripts/time_limits.py` discounting at time limits, or not discounting elsewhere."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ from aes_rl.training.vector.environments import Environments
 pytestmark = [pytest.mark.usefixtures("scripts"), pytest.mark.filterwarnings("ignore:.*out of date")]
 
 
-def test_what_follows_a_time_limit_counts_in_full() -> None:
+def test_the_value_after_a_time_limit_is_not_discounted() -> None:
     """Reacher's is 50 steps: there a target is r + V, which is r + discount (1 − terminated) V everywhere."""
     environments = Environments("time_limits:Reacher-v4", [1, 2], workers=0)
     counted, ended = [], []
@@ -26,8 +26,8 @@ def test_what_follows_a_time_limit_counts_in_full() -> None:
     assert DDPG().discount == SAC().discount
 
 
-def test_nothing_follows_an_end() -> None:
-    """A hopper that is left to itself falls long before its time limit."""
+def test_termination_ends_the_return() -> None:
+    """Without actions a hopper falls long before its time limit."""
     environments = Environments("time_limits:Hopper-v4", [1], workers=0)
     for _ in range(1000):
         environments.send(np.zeros(environments.data.action.shape, np.float32))
