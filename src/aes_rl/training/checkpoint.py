@@ -176,7 +176,7 @@ def _read(run: RunState, path: Path) -> tuple[Facts, dict[str, Tensor]]:
     return facts, tensors
 
 
-def _require_intact(path: Path, checksums: dict[str, Any], most: int) -> None:
+def _require_intact(path: Path, checksums: dict[str, object], most: int) -> None:
     """Raise if a file is larger than this run's can be, or its checksum is wrong."""
     with files.open_to_read(path) as file:
         size = os.fstat(file.fileno()).st_size

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal, TypedDict
 
 import torch
 import tyro
@@ -62,6 +62,42 @@ class Bench:
     """File for all results, as JSON."""
 
 
+class Profile(TypedDict):
+    """Where the time of a step goes, in microseconds."""
+
+    stages_us: dict[str, float]
+    kernel_groups_us: dict[str, float]
+    kernels_a_step: float
+    environments_alone_us: float
+
+
+class Mixed(Profile):
+    """Speed of a population with several samplers."""
+
+    members: int
+    tf32: bool
+    iterations_per_s: float
+    agent_steps_per_s: float
+    memory_gb: float
+    start_s: float
+    share_lost_to_environments_and_host: float
+
+
+class Alone(Profile):
+    """Speed of a population with one sampler."""
+
+    iterations_per_s: float
+
+
+class Pair(TypedDict):
+    """Uniform and adaptive populations of one size, and the ratios of their speeds."""
+
+    adaptive_over_uniform: float
+    uniform: Alone
+    adaptive: Alone
+    adaptive_over_uniform_gpu_time: float
+
+
 class Population:
     """A population that trains."""
 
@@ -95,7 +131,7 @@ class Population:
         torch.cuda.synchronize()
         return time.perf_counter() - start
 
-    def profile(self) -> dict[str, Any]:
+    def profile(self) -> Profile:
         """Microseconds per step of every stage, kernel group and the environments; no more steps can follow."""
         groups, kernels = _kernel_groups(lambda: self.take(50), 50)
         environments = self.run.environments
@@ -134,7 +170,7 @@ def bench(argv: list[str]) -> None:
             )
     rows = [_mixed(args, members, tf32) for members in args.members for tf32 in args.tf32]
     pairs = {members: _pair(args, members) for members in args.members}
-    figures: dict[str, Any] = {}
+    figures: dict[str, float] = {}
     for row in rows:
         suffix = "_tf32" if row["tf32"] else ""
         figures[f"iterations_per_s_{row['members']}{suffix}"] = row["iterations_per_s"]
@@ -158,26 +194,27 @@ def bench(argv: list[str]) -> None:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _mixed(args: Bench, members: int, tf32: bool) -> dict[str, Any]:
+def _mixed(args: Bench, members: int, tf32: bool) -> Mixed:
     torch.cuda.reset_peak_memory_stats()
     population = Population(args, MIXED, members, tf32)
     seconds = statistics.median(population.take(args.steps) for _ in range(args.rounds))
-    row: dict[str, Any] = {
+    memory_gb = torch.cuda.max_memory_allocated() / 1e9
+    profile = population.profile()
+    population.run.close()
+    iteration = seconds / args.steps * 1e6
+    return {
         "members": members,
         "tf32": tf32,
         "iterations_per_s": args.steps / seconds,
         "agent_steps_per_s": members * args.steps / seconds,
-        "memory_gb": torch.cuda.max_memory_allocated() / 1e9,
+        "memory_gb": memory_gb,
         "start_s": population.start_seconds,
+        **profile,
+        "share_lost_to_environments_and_host": max(0.0, 1 - busy_time(profile["stages_us"]) / iteration),
     }
-    row |= population.profile()
-    iteration = seconds / args.steps * 1e6
-    row["share_lost_to_environments_and_host"] = max(0.0, 1 - busy_time(row["stages_us"]) / iteration)
-    population.run.close()
-    return row
 
 
-def _pair(args: Bench, members: int) -> dict[str, Any]:
+def _pair(args: Bench, members: int) -> Pair:
     """Uniform and adaptive populations in alternation, so that a drift of the machine affects both."""
     populations = {name: Population(args, (name,), members, False) for name in ("uniform", "adaptive")}
     seconds: dict[str, list[float]] = {name: [] for name in populations}
@@ -186,13 +223,17 @@ def _pair(args: Bench, members: int) -> dict[str, Any]:
             population.take(20)  # wakes up the processes of its environments
             seconds[name].append(population.take(args.steps))
     ratios = [one / other for one, other in zip(seconds["uniform"], seconds["adaptive"], strict=True)]
-    result: dict[str, Any] = {"adaptive_over_uniform": statistics.median(ratios)}
+    alone: dict[str, Alone] = {}
     for name, population in populations.items():
-        result[name] = {"iterations_per_s": args.steps / statistics.median(seconds[name]), **population.profile()}
+        alone[name] = {"iterations_per_s": args.steps / statistics.median(seconds[name]), **population.profile()}
         population.run.close()
-    times = [busy_time(result[name]["stages_us"]) for name in populations]
-    result["adaptive_over_uniform_gpu_time"] = times[0] / times[1]
-    return result
+    times = {name: busy_time(result["stages_us"]) for name, result in alone.items()}
+    return {
+        "adaptive_over_uniform": statistics.median(ratios),
+        "uniform": alone["uniform"],
+        "adaptive": alone["adaptive"],
+        "adaptive_over_uniform_gpu_time": times["uniform"] / times["adaptive"],
+    }
 
 
 def busy_time(stages: dict[str, float]) -> float:
@@ -232,7 +273,7 @@ def _matches(kernel: str, start: str) -> bool:
     return kernel.startswith(start) or (start == "ndtri" and start in kernel)
 
 
-def _print(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
+def _print(rows: list[Mixed], figures: dict[str, float]) -> None:
     console = Console()
     table = Table("members", "precision", "iterations/s", "agent-steps/s", "lost to environments and host", "memory")
     for row in rows:
@@ -245,10 +286,10 @@ def _print(rows: list[dict[str, Any]], figures: dict[str, Any]) -> None:
             f"{row['memory_gb']:.1f} GB",
         )
     console.print(table)
-    for kind in ("stages_us", "kernel_groups_us"):
+    for times in ([row["stages_us"] for row in rows], [row["kernel_groups_us"] for row in rows]):
         table = Table("µs per step", *(f"{row['members']}, {'TF32' if row['tf32'] else 'float32'}" for row in rows))
-        for name in rows[0][kind]:
-            table.add_row(name, *(f"{row[kind].get(name, 0):.0f}" for row in rows))
+        for name in times[0]:
+            table.add_row(name, *(f"{own.get(name, 0):.0f}" for own in times))
         console.print(table)
     for name, value in figures.items():
         print(f"{name}: {value:.3g}" if value < 10 else f"{name}: {value:,.0f}")

@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -123,7 +122,7 @@ def check_directory(directory: Path, config: Training) -> None:
         raise UserError(f"{directory} is not empty and holds no run; choose another directory")
 
 
-def require_same_options(problem: str, there: dict[str, Any], here: dict[str, Any]) -> None:
+def require_same_options(problem: str, there: dict[str, object], here: dict[str, object]) -> None:
     """Raise, naming the differences, if a directory's options are not the requested ones."""
     differences = [
         f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in here if here[name] != there.get(name)
@@ -133,9 +132,9 @@ def require_same_options(problem: str, there: dict[str, Any], here: dict[str, An
         raise UserError(f"{problem} ({', '.join(differences[:3])}{more}); choose another directory, or delete this one")
 
 
-def _flattened(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+def _flattened(options: dict[str, object], prefix: str = "") -> dict[str, object]:
     """Options by full name, such as sac.batch_size."""
-    flat: dict[str, Any] = {}
+    flat: dict[str, object] = {}
     for name, value in options.items():
         flat |= _flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return flat

@@ -11,6 +11,7 @@ from aes_rl import paper
 from aes_rl.errors import UserError
 
 Environment: TypeAlias = gymnasium.Env[Any, Any]
+Bounds: TypeAlias = NDArray[np.float32 | np.float64]
 _KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 """Wrappers whose only state is the number of steps in the episode."""
 _DERIVED = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
@@ -44,7 +45,7 @@ def make(task: str, **options: Any) -> Environment:
     return environment
 
 
-def action_scale(environment: Environment) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
     """Middle and half width of the action bounds: an agent's action a in [−1, 1] becomes middle + half width · a."""
     space = environment.action_space
     assert isinstance(space, gymnasium.spaces.Box)
