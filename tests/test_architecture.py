@@ -96,5 +96,7 @@ def test_names_are_found_without_importing_them_first() -> None:
 
 def test_processes_that_step_or_play_do_without_torch() -> None:
     """Fifteen of them start with every population, and torch would take most of their time and memory."""
-    code = "import sys, aes_rl.training.workers, aes_rl.training.player; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, aes_rl.training.vector.processes, aes_rl.training.episode_worker; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

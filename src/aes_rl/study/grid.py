@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import UserError
 from aes_rl.options import assigned
-from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
+from aes_rl.training import PAPER_TASKS, Training, preset, run_files
 from aes_rl.training.presets import Preset
+from aes_rl.training.vector import simulator
 
 AgentName = Literal["sac", "ddpg"]
 _OWN_OPTIONS = ("task", "agent", "samplers", "seeds", "env_steps")
@@ -107,13 +108,13 @@ def prepare(study: Study, directory: Path) -> list[Population]:
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
     if files.is_file(path):
-        record.refuse_another(f"{directory} holds another study", files.read_json(path), wanted)
+        run_files.require_same_options(f"{directory} holds another study", files.read_json(path), wanted)
     elif directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
     files.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for population in packed:
         own = directory / population.name
-        record.check_directory(own, population.config)
-        record.write_config(own, population.config)
+        run_files.check_directory(own, population.config)
+        run_files.write_config(own, population.config)
     return packed

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from aes_rl.study.grid import Population
-from aes_rl.training.record import is_finished
+from aes_rl.training.run_files import is_finished
 
 _MOST_STOPPED = 32
 """Jobs that are waited for at a time when a study stops."""

@@ -20,7 +20,7 @@ import torch
 
 from aes_rl import files
 from aes_rl.errors import UserError
-from aes_rl.training import Interrupted, Session, record
+from aes_rl.training import Interrupted, Runner, run_files
 
 STOPPED = 3
 """Exit code of a worker that was asked to stop and has saved."""
@@ -31,18 +31,18 @@ _PATIENCE = 120
 def train_population(directory: Path, threads: int = 1) -> None:
     """Start or continue the run of a directory. A finished one is left alone."""
     torch.set_num_threads(threads)
-    if record.is_finished(directory):
+    if run_files.is_finished(directory):
         return
-    session = Session(record.read_config(directory), directory, _PATIENCE)
+    runner = Runner(run_files.read_config(directory), directory, _PATIENCE)
     (directory / "failure.txt").unlink(missing_ok=True)
     try:
         told = 0.0
-        for step in session.steps():
+        for step in runner.steps():
             if time.monotonic() - told > 0.5:
                 told = time.monotonic()
-                _tell(directory, step.env_step, session)
+                _tell(directory, step.env_step, runner)
     finally:
-        session.close()
+        runner.close()
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
@@ -53,8 +53,8 @@ def progress_of(directory: Path) -> dict[str, Any]:
         return {}
 
 
-def _tell(directory: Path, env_step: int, session: Session) -> None:
-    told = {"env_step": env_step, "scores": session.mean_scores()}
+def _tell(directory: Path, env_step: int, runner: Runner) -> None:
+    told = {"env_step": env_step, "scores": runner.mean_scores()}
     files.write_whole(directory / "progress.json", json.dumps(told))
 
 
@@ -75,7 +75,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the session listens
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner handles it
     _stop_with_parent()
     try:
         train_population(arguments.directory, arguments.threads)

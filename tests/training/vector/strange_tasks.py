@@ -1,4 +1,4 @@
-"""Environments that do what no environment should."""
+"""Environments with faults."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ from gymnasium.envs.registration import register
 
 
 class Strange(gymnasium.Env[Any, Any]):
-    """Gives zeros, and after ten steps what its subclass gives instead."""
+    """Returns zeros, and after ten steps what its subclass returns instead."""
 
     observation_space = gymnasium.spaces.Box(-1, 1, (2,))
     action_space = gymnasium.spaces.Box(-1, 1, (1,))
@@ -32,7 +32,7 @@ class Strange(gymnasium.Env[Any, Any]):
         return given["observation"], given["reward"], given["terminated"], given["truncated"], {}
 
     def misbehave(self) -> None:
-        """By default only by what it gives."""
+        """By default the fault is only in the returned values."""
 
 
 class ShortObservation(Strange):

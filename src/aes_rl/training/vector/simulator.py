@@ -1,54 +1,63 @@
 """Gymnasium environments whose state can be saved and restored without pickle."""
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from numpy.typing import NDArray
 
 from aes_rl import paper
 from aes_rl.errors import UserError
 
-Array = np.ndarray[Any, Any]
-_WITHOUT_STATE = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
-"""Wrappers that change nothing but the count of an episode's steps."""
-_ALSO = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
+Environment: TypeAlias = gymnasium.Env[Any, Any]
+Bounds: TypeAlias = NDArray[np.float32 | np.float64]
+_KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+"""Wrappers whose only state is the number of steps in the episode."""
+_DERIVED = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 """Derived quantities that tasks read before the simulator computes them again."""
 
 
 class Saved(NamedTuple):
-    """One environment at one moment: arrays for tensors' files, the rest for JSON."""
+    """State of one environment: arrays for the tensor file, the rest for JSON."""
 
-    arrays: dict[str, Array]
+    arrays: dict[str, NDArray[np.float64]]
     facts: dict[str, Any]
 
 
-def make(task: str, **options: Any) -> gymnasium.Env[Any, Any]:
-    """The environment of a task; raises unless observations and actions are vectors of bounded numbers."""
+def make(task: str, **options: Any) -> Environment:
+    """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
     try:
         environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
         known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
-        hint = f"; there are {', '.join(known)}" if known else "; the paper's are listed by aes-rl train --help"
+        hint = f"; there are {', '.join(known)}" if known else "; aes-rl train --help lists the paper's tasks"
         raise UserError(f"unknown task {task!r}{hint}") from error
     actions, observations = environment.action_space, environment.observation_space
     if not isinstance(actions, gymnasium.spaces.Box) or actions.shape is None or len(actions.shape) != 1:
         raise UserError(f"task {task!r} has the action space {actions}; DDPG and SAC need a vector of numbers")
     if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
-        raise UserError(f"task {task!r} has unbounded actions; wrap it so that they lie in a box")
+        raise UserError(f"task {task!r} has unbounded actions; wrap it so that they have finite bounds")
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
         raise UserError(f"task {task!r} has the observation space {observations}; flatten it to a vector first")
     return environment
 
 
-def save(environment: gymnasium.Env[Any, Any]) -> Saved | None:
-    """Everything the future of one of Gymnasium's MuJoCo environments depends on; None for any other.
+def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
+    """Middle and half width of the action bounds: an agent's action a in [−1, 1] becomes middle + half width · a."""
+    space = environment.action_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    return (space.high + space.low) / 2, (space.high - space.low) / 2
 
-    What somebody else's environment or wrapper keeps beside the simulator cannot be known.
+
+def save(environment: Environment) -> Saved | None:
+    """Everything that the future of one of Gymnasium's MuJoCo environments depends on; None for any other.
+
+    Other environments and wrappers may have further state, which cannot be read.
     """
-    if not _is_known(environment):
+    if not _is_savable(environment):
         return None
     import mujoco
 
@@ -69,12 +78,12 @@ def save(environment: gymnasium.Env[Any, Any]) -> Saved | None:
     return Saved(arrays, facts)
 
 
-def restore(environment: gymnasium.Env[Any, Any], saved: Saved) -> None:
+def restore(environment: Environment, saved: Saved) -> None:
     """Continue from a saved state, bit for bit."""
     import mujoco
 
-    if not _is_known(environment):
-        raise UserError("the saved state is one of Gymnasium's MuJoCo tasks, and the task is none")
+    if not _is_savable(environment):
+        raise UserError("the saved state is that of a Gymnasium MuJoCo task, which this task is not")
     environment.reset()
     simulated: Any = environment.unwrapped
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
@@ -85,7 +94,7 @@ def restore(environment: gymnasium.Env[Any, Any], saved: Saved) -> None:
     mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], kind)
     for name in _derived(simulated.data):
         getattr(simulated.data, name)[...] = saved.arrays[name]
-    time_limit = _time_limit(environment)
+    time_limit: Any = _time_limit(environment)
     try:
         simulated.np_random.bit_generator.state = {
             "bit_generator": "PCG64",
@@ -102,8 +111,8 @@ def restore(environment: gymnasium.Env[Any, Any], saved: Saved) -> None:
         raise UserError(f"the saved state of an environment cannot be used ({type(error).__name__}: {error})") from None
 
 
-def _require(name: str, arrays: dict[str, Array], shape: tuple[int, ...]) -> None:
-    """Raise unless a saved array is what the task's simulator has."""
+def _require(name: str, arrays: dict[str, NDArray[np.float64]], shape: tuple[int, ...]) -> None:
+    """Raise unless a saved array has the type and shape of the task's simulator and finite values."""
     if name not in arrays:
         raise UserError(f"the saved state of an environment lacks {name}")
     array = arrays[name]
@@ -113,24 +122,24 @@ def _require(name: str, arrays: dict[str, Array], shape: tuple[int, ...]) -> Non
         raise UserError(f"the saved {name} of an environment is not finite")
 
 
-def _is_known(environment: gymnasium.Env[Any, Any]) -> bool:
-    """Whether nothing but the simulator, its generator and the time limit has a state that counts."""
-    wrapper: Any = environment
+def _is_savable(environment: Environment) -> bool:
+    """Whether simulator, random generator and time limit are the environment's whole state."""
+    wrapper = environment
     while isinstance(wrapper, gymnasium.Wrapper):
-        if type(wrapper) not in _WITHOUT_STATE:
+        if type(wrapper) not in _KNOWN_WRAPPERS:
             return False
         wrapper = wrapper.env
     return type(wrapper).__module__.startswith("gymnasium.envs.mujoco.")
 
 
-def _derived(data: Any) -> list[str]:
+def _derived(data: object) -> list[str]:
     forces = [name for name in dir(data) if name.startswith("qfrc_") and isinstance(getattr(data, name), np.ndarray)]
-    return [*_ALSO, *forces]
+    return [*_DERIVED, *forces]
 
 
-def _time_limit(environment: gymnasium.Env[Any, Any]) -> Any | None:
-    """The wrapper that counts an episode's steps, if the task has a limit."""
-    wrapper: Any = environment
+def _time_limit(environment: Environment) -> TimeLimit[Any, Any] | None:
+    """The wrapper that counts the steps of an episode, if the task has a limit."""
+    wrapper = environment
     while isinstance(wrapper, gymnasium.Wrapper):
         if isinstance(wrapper, TimeLimit):
             return wrapper

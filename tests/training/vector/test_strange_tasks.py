@@ -1,4 +1,4 @@
-"""What environments give is checked where it comes in, and one that ends its process does not end the run unheard."""
+"""Catches invalid values from environments that go unnoticed, and environments that end their process silently."""
 
 import os
 import signal
@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from aes_rl.agents import SAC
-from aes_rl.training import Session, Training, simulator
-from aes_rl.training.environments import Environments
+from aes_rl.training import Runner, Training
 from aes_rl.training.evaluation import Evaluator
+from aes_rl.training.vector import simulator
+from aes_rl.training.vector.environments import Environments
 
-MODULE = "tests.training.strange_tasks"
+MODULE = "tests.training.vector.strange_tasks"
 SMALL = Training(
     task="InvertedPendulum-v5",
     samplers=("uniform",),
@@ -52,45 +53,45 @@ def steps_of(task: str, workers: int) -> None:
         ("Exiting-v0", r"environment of member 0 ended its process in step \(SystemExit\(0\)\)"),
     ],
 )
-def test_what_is_no_transition_is_refused(task, message, workers) -> None:
+def test_invalid_transitions_are_rejected(task, message, workers) -> None:
     with pytest.raises(RuntimeError, match=message):
         steps_of(task, workers)
 
 
 def test_a_number_that_is_not_finite_stops_the_run_at_its_step(tmp_path) -> None:
-    session = Session(replace(SMALL, task=f"{MODULE}:InfiniteObservation-v0", workers=0), tmp_path / "run")
+    runner = Runner(replace(SMALL, task=f"{MODULE}:InfiniteObservation-v0", workers=0), tmp_path / "run")
     with pytest.raises(RuntimeError, match=r"observation of member 0 is not finite: \[0\.0, inf\] at step 11"):
-        list(session.steps())
-    session.close()
+        list(runner.steps())
+    runner.close()
 
 
 def test_a_critic_that_has_diverged_stops_the_run(tmp_path) -> None:
-    session = Session(replace(SMALL, task=f"{MODULE}:HugeReward-v0", workers=0), tmp_path / "run")
+    runner = Runner(replace(SMALL, task=f"{MODULE}:HugeReward-v0", workers=0), tmp_path / "run")
     with pytest.raises(RuntimeError, match=r"loss of uniform, seed 0 is (inf|nan) at step \d+: it has diverged"):
-        list(session.steps())
-    session.close()
+        list(runner.steps())
+    runner.close()
 
 
 def test_a_test_episode_without_an_end_is_cut_off(tmp_path) -> None:
     config = replace(SMALL, task=f"{MODULE}:Endless-v0", workers=0, evaluate_every=20)
-    session = Session(config, tmp_path / "run")
-    list(session.steps())
-    session.close()
+    runner = Runner(config, tmp_path / "run")
+    list(runner.steps())
+    runner.close()
     rows = (tmp_path / "run" / "evaluations.csv").read_text().splitlines()[1:]
     assert [row.split(",")[-1] for row in rows] == ["20.0"] * 3
 
 
 @pytest.mark.parametrize("task", ["ShortObservation-v0", "TextReward-v0"])
 def test_test_episodes_are_checked_too(task, tmp_path) -> None:
-    session = Session(SMALL, tmp_path / "run")
+    runner = Runner(SMALL, tmp_path / "run")
     made = Evaluator(f"{MODULE}:{task}", 1, 1, 0)
     layers = [(np.zeros((2, 1), np.float32), np.zeros(1, np.float32))]
     with pytest.raises(RuntimeError, match="of member 0 is"):
-        made.play(type("Still", (), {"policy": lambda _: [(w[None], b[None]) for w, b in layers]})(), [[0]])
-    session.close()
+        made.evaluate(type("Still", (), {"policy": lambda _: [(w[None], b[None]) for w, b in layers]})(), [[0]])
+    runner.close()
 
 
-def test_a_simulator_without_a_time_limit_goes_on_from_a_checkpoint() -> None:
+def test_a_simulator_without_a_time_limit_continues_from_a_checkpoint() -> None:
     task = f"{MODULE}:EndlessPendulum-v0"
     original, restored = simulator.make(task), simulator.make(task)
     original.reset(seed=0)
@@ -101,8 +102,8 @@ def test_a_simulator_without_a_time_limit_goes_on_from_a_checkpoint() -> None:
     assert np.array_equal(original.step(action)[0], restored.step(action)[0])
 
 
-def test_an_environment_of_somebody_else_is_not_taken_for_its_simulator() -> None:
-    """A wrapper may keep anything: a new episode is the honest way to go on."""
+def test_the_state_of_a_wrapped_simulator_is_not_saved() -> None:
+    """A wrapper may have any state: only a new episode is a correct continuation."""
     import gymnasium
 
     inner = simulator.make("InvertedPendulum-v5")

@@ -1,4 +1,4 @@
-"""The files of a run: what was asked for, where it ran, and two tables."""
+"""The files of a run: its configuration, where it ran, and two tables."""
 
 import csv
 import io
@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any
 
 import torch
 from filelock import FileLock, Timeout
@@ -28,10 +27,10 @@ _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
 
 
 class Table:
-    """A CSV file that grows by rows and can be cut back to where a checkpoint left it."""
+    """A CSV file to which rows are appended, and which a resume truncates to its size at the checkpoint."""
 
     def __init__(self, path: Path, columns: tuple[str, ...], size: int | None):
-        """Start the file, or continue it after its first `size` bytes."""
+        """Create the file, or continue it after its first `size` bytes."""
         self._path = path
         file = files.open_to_write(path)
         if size is not None and os.fstat(file.fileno()).st_size < size:
@@ -44,15 +43,15 @@ class Table:
         if size is None:
             self._writer.writerow(columns)
 
-    def add(self, rows: Iterable[tuple[Any, ...]]) -> None:
-        """Write rows and hand them to the system."""
-        self._require_place()
+    def add(self, rows: Iterable[tuple[object, ...]]) -> None:
+        """Write rows and flush them to the operating system."""
+        self._require_in_place()
         self._writer.writerows(rows)
         self._file.flush()
 
     def size(self) -> int:
-        """Bytes written so far, on the disk."""
-        self._require_place()
+        """Bytes written so far, after a flush to the disk."""
+        self._require_in_place()
         self._file.flush()
         os.fsync(self._file.fileno())
         return os.fstat(self._file.fileno()).st_size
@@ -61,8 +60,8 @@ class Table:
         """Close the file."""
         self._file.close()
 
-    def _require_place(self) -> None:
-        """Raise where the file is no longer where it was: what is written would be lost."""
+    def _require_in_place(self) -> None:
+        """Raise if the file was moved or removed: what is written would be lost."""
         try:
             is_there = os.path.samestat(self._path.lstat(), os.fstat(self._file.fileno()))
         except OSError:
@@ -72,24 +71,24 @@ class Table:
 
 
 def is_run(directory: Path) -> bool:
-    """Whether there is a run in the directory."""
+    """Whether the directory holds a run."""
     return files.is_file(directory / _CONFIG)
 
 
 def is_finished(directory: Path) -> bool:
-    """Whether the directory's run has reached its end."""
+    """Whether the directory holds a finished run."""
     return files.is_file(directory / _MANIFEST)
 
 
 def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
-    """The last step in a table of evaluations, and the mean returns there by sampler and seed; 0 where it is empty."""
+    """The last step in a table of evaluations (0 if it is empty), and its mean returns by sampler and seed."""
     last = 0
     scores: dict[tuple[str, int], float] = {}
     for row in files.read_rows(path, ("env_step", "sampler", "seed", "mean_return")):
         try:
             step, seed, score = int(row["env_step"]), int(row["seed"]), float(row["mean_return"])
         except ValueError as error:
-            raise UserError(f"{path} has a row that is no evaluation ({error})") from None
+            raise UserError(f"{path} has a row that is not an evaluation ({error})") from None
         if step != last:
             last, scores = step, {}
         scores[row["sampler"], seed] = score
@@ -97,16 +96,16 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
 
 
 @contextmanager
-def alone_in(directory: Path, patience: float) -> Iterator[None]:
-    """Keep other processes out of the directory; waits some seconds for one to leave."""
+def exclusive_use(directory: Path, timeout: float) -> Iterator[None]:
+    """Keep other processes out of the directory; waits at most `timeout` seconds for one to leave."""
     directory.mkdir(parents=True, exist_ok=True)
-    files.open_to_write(directory / _LOCK).close()  # raises where it is a link
-    lock = FileLock(directory / _LOCK, timeout=patience, thread_local=False)
+    files.open_to_write(directory / _LOCK).close()  # raises if it is a link
+    lock = FileLock(directory / _LOCK, timeout=timeout, thread_local=False)
     try:
         lock.acquire()
     except Timeout:
         raise RunError(
-            f"another process, or a Session of this one that was not closed, is training in {directory}; stop it first"
+            f"another process, or a Runner of this process that was not closed, trains in {directory}; stop it first"
         ) from None
     try:
         yield
@@ -115,34 +114,34 @@ def alone_in(directory: Path, patience: float) -> Iterator[None]:
 
 
 def check_directory(directory: Path, config: Training) -> None:
-    """Raise where the directory belongs to another configuration or to something else."""
+    """Raise if the directory holds a run with another configuration, or something else."""
     if files.is_file(directory / _CONFIG):
-        there, here = (_flat(asdict(_in_use(one))) for one in (_config_in(directory), config))
-        refuse_another(f"{directory} holds a run with another configuration", there, here)
+        there, here = (_flattened(asdict(_effective(one))) for one in (_parse_config(directory), config))
+        require_same_options(f"{directory} holds a run with another configuration", there, here)
     elif directory.exists() and any(path.name not in (_LOCK, f".{_CONFIG}.unfinished") for path in directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no run; choose another directory")
 
 
-def refuse_another(what: str, there: dict[str, Any], here: dict[str, Any]) -> None:
-    """Raise, with what differs, where a directory's options are not those asked for."""
-    other = [
+def require_same_options(problem: str, there: dict[str, object], here: dict[str, object]) -> None:
+    """Raise, naming the differences, if a directory's options are not the requested ones."""
+    differences = [
         f"{name} {there.get(name)!r} there and {here[name]!r} here" for name in here if here[name] != there.get(name)
     ]
-    if other:
-        more = f" and {len(other) - 3} more" if len(other) > 3 else ""
-        raise UserError(f"{what} ({', '.join(other[:3])}{more}); choose another directory, or delete this one")
+    if differences:
+        more = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
+        raise UserError(f"{problem} ({', '.join(differences[:3])}{more}); choose another directory, or delete this one")
 
 
-def _flat(options: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Options by their whole names, such as sac.batch_size."""
-    flat: dict[str, Any] = {}
+def _flattened(options: dict[str, object], prefix: str = "") -> dict[str, object]:
+    """Options by full name, such as sac.batch_size."""
+    flat: dict[str, object] = {}
     for name, value in options.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+        flat |= _flattened(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
     return flat
 
 
-def _in_use(config: Training) -> Training:
-    """The configuration less what changes nothing: options of what is not used, and how many processes do the work."""
+def _effective(config: Training) -> Training:
+    """The configuration with every option that cannot change the results at its default."""
     used = {field_of(name) for name in config.samplers}
     options = {name: getattr(config.sampler, name) for name in used}
     sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
@@ -163,21 +162,21 @@ def write_config(directory: Path, config: Training) -> None:
 
 
 def read_config(directory: Path) -> Training:
-    """The configuration of a run that somebody may have sent: it imports nothing that the user has not typed."""
-    config = _config_in(directory)
+    """The configuration of a run from any source; imports no module unless the user has typed its name."""
+    config = _parse_config(directory)
     extensions.require_trust(config.task, str(directory / _CONFIG))
     return config
 
 
-def _config_in(directory: Path) -> Training:
+def _parse_config(directory: Path) -> Training:
     path = directory / _CONFIG
     if not files.is_file(path):
         raise UserError(f"{directory} holds no run: there is no {_CONFIG} in it")
     values = files.read_json(path)
     missing = [name for name in ("task", "agent", "samplers", "seeds", "env_steps") if name not in values]
     if missing:
-        raise UserError(f"{path} has no {missing[0]}; it is not this program's")
-    if isinstance(values.get("sampler"), dict):  # options of samplers that are not there do not count
+        raise UserError(f"{path} has no {missing[0]}; it was not written by aes-rl")
+    if isinstance(values.get("sampler"), dict):  # options of samplers that are not registered here are ignored
         known = {field_of(name) for name in TRAINABLE}
         values["sampler"] = {name: value for name, value in values["sampler"].items() if name in known}
     config: Training = from_json(Training, values, _CONFIG)
@@ -185,7 +184,7 @@ def _config_in(directory: Path) -> Training:
 
 
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:
-    """Where and with what the run was made."""
+    """Write manifest.json: versions, machine, members, commit and wall time."""
     manifest = {
         "versions": {name: _version(name) for name in _PACKAGES} | {"python": platform.python_version()},
         "machine": {
@@ -210,14 +209,13 @@ def _version(package: str) -> str | None:
 
 def _commit() -> str | None:
     try:
-        here = Path(__file__).parent
-        answer = subprocess.run(
+        result = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--abbrev=40"],
-            cwd=here,
+            cwd=Path(__file__).parent,
             capture_output=True,
             text=True,
             check=True,
         )
     except (OSError, subprocess.CalledProcessError):
         return None
-    return answer.stdout.strip()
+    return result.stdout.strip()

@@ -1,4 +1,4 @@
-"""Real tasks: saved simulators go on bit for bit, workers do what one process does, and nobody is left behind."""
+"""Catches saved simulators that continue differently, workers that differ from one process, and orphaned workers."""
 
 import multiprocessing
 import os
@@ -12,9 +12,10 @@ import numpy as np
 import pytest
 from gymnasium.envs.registration import register
 
-from aes_rl.training import PAPER_TASKS, simulator
-from aes_rl.training.environments import Environments
-from aes_rl.training.group import Resumption
+from aes_rl.training import PAPER_TASKS
+from aes_rl.training.vector import simulator
+from aes_rl.training.vector.environments import Environments
+from aes_rl.training.vector.group import Resumption
 
 
 def play(environment, steps, generator):
@@ -56,16 +57,16 @@ def rollout(environments, steps=60, restore_at=None):
     rows = []
     for step in range(steps):
         if step == restore_at:
-            shown = environments.board.observation.copy()
+            shown = environments.data.observation.copy()
             saved = environments.save().items()
             environments.restore(
                 {member: Resumption(state, shown[member], total, 0) for member, (state, total) in saved}
             )
-        environments.send(generator.uniform(-1, 1, environments.board.action.shape).astype(np.float32))
-        board = environments.receive()
+        environments.send(generator.uniform(-1, 1, environments.data.action.shape).astype(np.float32))
+        data = environments.receive()
         rows.append(
             [
-                getattr(board, name).copy()
+                getattr(data, name).copy()
                 for name in ("observation", "next_observation", "reward", "terminated", "ended", "episode_return")
             ]
         )
@@ -99,9 +100,9 @@ def test_a_time_limit_ends_the_episode_but_not_the_task() -> None:
     environments = Environments("Pendulum-v1", [0], workers=0)
     for step in range(200):
         environments.send(np.zeros((1, 1), np.float32))
-        board = environments.receive()
-        assert board.terminated[0] == 0
-        assert board.ended[0] == (step == 199)
+        data = environments.receive()
+        assert data.terminated[0] == 0
+        assert data.ended[0] == (step == 199)
 
 
 def test_a_dead_worker_raises_with_its_members_and_task() -> None:
@@ -135,7 +136,7 @@ class Exploding(gymnasium.Env):
 
 def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
     """The task is named with its module, which the worker imports."""
-    task = "tests.training.test_environments:Exploding-v0"
+    task = "tests.training.vector.test_environments:Exploding-v0"
     environments = Environments(task, [0, 1], 1)
 
     with pytest.raises(RuntimeError, match=r"(?s)members \[0, 1\].*the pole broke"):
@@ -145,7 +146,7 @@ def test_an_environment_that_fails_in_a_worker_shows_its_traceback() -> None:
 
 def test_an_environment_that_cannot_start_leaves_nothing_behind() -> None:
     with pytest.raises(RuntimeError, match="there is no pole"):
-        Environments("tests.training.test_environments:Unstartable-v0", [0, 1], 2)
+        Environments("tests.training.vector.test_environments:Unstartable-v0", [0, 1], 2)
     assert not multiprocessing.active_children()
 
 
@@ -156,13 +157,13 @@ class Unstartable(Exploding):
         raise ArithmeticError("there is no pole")
 
 
-register("Unstartable-v0", entry_point="tests.training.test_environments:Unstartable")
-register("Exploding-v0", entry_point="tests.training.test_environments:Exploding")
+register("Unstartable-v0", entry_point="tests.training.vector.test_environments:Unstartable")
+register("Exploding-v0", entry_point="tests.training.vector.test_environments:Exploding")
 
 
 def test_workers_end_when_their_parent_is_killed() -> None:
     code = (
-        "from aes_rl.training.environments import Environments\n"
+        "from aes_rl.training.vector.environments import Environments\n"
         "import time\n"
         "if __name__ == '__main__':\n"
         "    made = Environments('InvertedPendulum-v5', [0, 1], 2)\n"

@@ -1,74 +1,74 @@
-"""Some members' environments, stepped in one process, and what they must give."""
+"""The environments of some members, stepped in one process, and the checks of what they return."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aes_rl.errors import RunError
-from aes_rl.training import simulator
-from aes_rl.training.board import Board
-from aes_rl.training.simulator import Array, Saved
+from aes_rl.training.vector import simulator
+from aes_rl.training.vector.simulator import Saved
+from aes_rl.training.vector.step_data import StepData
 
 _NUMBERS = (float, int, np.floating, np.integer, np.bool_)
 
 
 class Resumption(NamedTuple):
-    """Where one member's environment goes on."""
+    """Where one member's environment continues."""
 
     state: Saved | None
     """None if it could not be saved: a new episode starts."""
-    observation: Array
-    """What the agent saw last."""
+    observation: NDArray[np.float32]
+    """The agent's last observation."""
     episode_return: float
-    """Of the episode so far."""
+    """Return so far of the episode."""
     seed: int
-    """Of the new episode, where one starts."""
+    """Seed of the new episode, if one starts."""
 
 
 class Group:
-    """Some members' environments in this process, reading and writing their rows of a board."""
+    """The environments of some members in this process; they read and write their members' rows of the step data."""
 
-    def __init__(self, task: str, members: Sequence[int], seeds: Sequence[int], board: Board):
+    def __init__(self, task: str, members: Sequence[int], seeds: Sequence[int], data: StepData[NDArray[np.float32]]):
         self._members = list(members)
-        self._board = board
+        self._data = data
         self._environments = [simulator.make(task) for _ in self._members]
         self._returns: list[float] = []
-        space: Any = self._environments[0].action_space
-        self._middle, self._half = (space.high + space.low) / 2, (space.high - space.low) / 2
+        self._middle, self._half = simulator.action_scale(self._environments[0])
         self.reset(seeds)
 
     def reset(self, seeds: Sequence[int]) -> None:
-        """Start a new episode of every environment, with its seed."""
+        """Start a new episode in every environment, with its seed."""
         self._returns = [0.0] * len(self._members)
         for position, seed in enumerate(seeds):
-            self._begin(position, seed)
+            self._begin_episode(position, seed)
 
     def step(self) -> None:
         """Step every environment with its member's action, and reset those whose episode ended."""
-        board = self._board
+        data = self._data
         for position, (member, environment) in enumerate(zip(self._members, self._environments, strict=True)):
-            action = self._middle + self._half * board.action[member]
+            action = self._middle + self._half * data.action[member]
             try:
                 observation, reward, terminated, truncated, _ = environment.step(action)
             except SystemExit as error:
                 raise RunError(f"the environment of member {member} ended its process in step ({error!r})") from error
-            reward = number("the reward", reward, member)
+            reward = as_number("the reward", reward, member)
             self._returns[position] += reward
-            board.next_observation[member] = vector(observation, board.next_observation.shape[1], member)
-            board.reward[member] = reward
-            board.terminated[member] = number("terminated", terminated, member)
-            ended = bool(terminated or number("truncated", truncated, member))
-            board.ended[member] = ended
+            data.next_observation[member] = as_observation(observation, data.next_observation.shape[1], member)
+            data.reward[member] = reward
+            data.terminated[member] = as_number("terminated", terminated, member)
+            ended = bool(terminated or as_number("truncated", truncated, member))
+            data.ended[member] = ended
             if ended:
-                board.episode_return[member] = self._returns[position]
+                data.episode_return[member] = self._returns[position]
                 self._returns[position] = 0.0
-                self._begin(position, None)
+                self._begin_episode(position, None)
             else:
-                board.observation[member] = observation
+                data.observation[member] = observation
 
     def save(self) -> list[tuple[int, Saved | None, float]]:
-        """Each member's environment, with the return so far of its episode."""
+        """Each member with its environment's state and the return so far of its episode."""
         saved = [simulator.save(environment) for environment in self._environments]
         return list(zip(self._members, saved, self._returns, strict=True))
 
@@ -77,11 +77,11 @@ class Group:
         for position, (member, environment) in enumerate(zip(self._members, self._environments, strict=True)):
             resumption = resumptions[member]
             if resumption.state is None:
-                self._begin(position, resumption.seed)
+                self._begin_episode(position, resumption.seed)
                 self._returns[position] = 0.0
             else:
                 simulator.restore(environment, resumption.state)
-                self._board.observation[member] = resumption.observation
+                self._data.observation[member] = resumption.observation
                 self._returns[position] = resumption.episode_return
 
     def close(self) -> None:
@@ -89,18 +89,17 @@ class Group:
         for environment in self._environments:
             environment.close()
 
-    def _begin(self, position: int, seed: int | None) -> None:
-        """Start a new episode."""
+    def _begin_episode(self, position: int, seed: int | None) -> None:
         member = self._members[position]
         try:
             observation, _ = self._environments[position].reset(seed=seed)
         except SystemExit as error:
             raise RunError(f"the environment of member {member} ended its process in reset ({error!r})") from error
-        self._board.observation[member] = vector(observation, self._board.observation.shape[1], member)
+        self._data.observation[member] = as_observation(observation, self._data.observation.shape[1], member)
 
 
-def vector(observation: object, size: int, member: int) -> Array:
-    """An observation; raises unless it is a vector of so many numbers. Whether they are finite is seen later."""
+def as_observation(observation: object, size: int, member: int) -> NDArray[np.generic]:
+    """An observation as an array; raises unless it is a vector of `size` numbers. The caller checks for finiteness."""
     array = observation if isinstance(observation, np.ndarray) else np.asarray(observation)
     if array.shape != (size,) or array.dtype.kind not in "fiub":
         raise RunError(
@@ -109,10 +108,10 @@ def vector(observation: object, size: int, member: int) -> Array:
     return array
 
 
-def number(what: str, value: Any, member: int) -> float:
-    """A reward or a verdict as a number; raises on anything else."""
+def as_number(name: str, value: object, member: int) -> float:
+    """A reward, `terminated` or `truncated` as a number; raises on anything else."""
     if isinstance(value, _NUMBERS):
         return float(value)
     if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "fiub":
         return float(value.item())
-    raise RunError(f"{what} of member {member} is {value!r}; it must be a number")
+    raise RunError(f"{name} of member {member} is {value!r}; it must be a number")
