@@ -35,7 +35,7 @@ _COMMANDS = {
     "train": "aes_rl.training.command",
     "evaluate": "aes_rl.training.command",
     "record": "aes_rl.training.command",
-    "lab": "aes_rl.experiments.command",
+    "lab": "aes_rl.lab.commands",
     "bench": "aes_rl.training.speed",
     "compare": "aes_rl.study.command",
     "tune": "aes_rl.study.tune",

@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from aes_rl import files
 from aes_rl.errors import RunError, UserError
-from aes_rl.lab import trace
+from aes_rl.lab import recorded
 from aes_rl.lab.measure import measure
 from aes_rl.machine import cores, on_signals
 from aes_rl.training import checkpoint, record, simulator
@@ -121,7 +121,7 @@ class Session:
         if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
             self._measure()
         if config.trace_every and step.env_step % config.trace_every == 0:
-            trace.take(run.agent, run.replay, _facts(config), self.directory / "trace")
+            recorded.record_moment(run.agent, run.replay, _facts(config), self.directory / "trace")
         if step.env_step % config.evaluate_every == 0 or is_last:
             self._evaluate()
         self._look_after_evaluation(is_last)
@@ -280,8 +280,8 @@ def _rows(steps: tuple[int, int], members: list[tuple[str, int]], score: Score) 
     ]
 
 
-def _facts(config: Training) -> trace.Facts:
-    return trace.Facts(
+def _facts(config: Training) -> recorded.Facts:
+    return recorded.Facts(
         task=config.task,
         agent=config.agent,
         seed=config.seeds[0],
