@@ -130,6 +130,9 @@ class FailingJob(AbstractJob):
     def stop(self):
         pass
 
+    def kill(self):
+        pass
+
 
 class SometimesFailing(AbstractExecutor):
     """Fails the first attempts at one group and hands the rest to real processes."""

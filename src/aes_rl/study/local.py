@@ -10,7 +10,7 @@ from pathlib import Path
 from typing_extensions import override
 
 from aes_rl import files
-from aes_rl.machine import cores, share_out
+from aes_rl.machine import core_shares, cores
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _STOP_TIMEOUT = 120
@@ -30,7 +30,7 @@ class LocalExecutor(AbstractExecutor):
         is_on_gpu = device != "cpu"
         self.most_jobs = processes or (1 if is_on_gpu else max(1, cores() // threads))
         self._threads = threads
-        self._shares = share_out(self.most_jobs) if is_on_gpu else []
+        self._shares = core_shares(self.most_jobs) if is_on_gpu else []
         self._jobs: dict[frozenset[int], _Process] = {}
         """The last job of each share of the cores."""
 
