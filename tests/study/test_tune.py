@@ -1,4 +1,4 @@
-"""A search for AES's parameters that is continued, and refused where it would mix with another."""
+"""A search for AES's parameters is resumed, and rejected where it would mix with another search."""
 
 import json
 from dataclasses import replace
@@ -11,7 +11,7 @@ from aes_rl.training import run_files
 
 
 def search(directory, tiny, **options):
-    asked = {
+    given = {
         "task": "InvertedPendulum-v5",
         "trials": 2,
         "preset": "default",
@@ -20,10 +20,10 @@ def search(directory, tiny, **options):
         "compare": False,
         "execution": Execution(processes=2, retries=0),
     }
-    return run_search(Tune(directory, **asked | options))
+    return run_search(Tune(directory, **given | options))
 
 
-def test_a_search_goes_on_where_it_stopped(tiny, tmp_path) -> None:
+def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
     search(tmp_path, tiny)
     first = {path: path.read_bytes() for path in tmp_path.rglob("evaluations.csv")}
     best = search(tmp_path, tiny, trials=3)

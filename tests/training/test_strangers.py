@@ -76,7 +76,7 @@ def test_a_module_that_was_typed_is_imported(run, monkeypatch) -> None:
     (run / "tasks.py").write_text("")
     monkeypatch.syspath_prepend(run)
     change(run, task="tasks:InvertedPendulum-v5")
-    extensions.taken_from(["--module", "tasks"])
+    extensions.extract_modules(["--module", "tasks"])
     loaded(run).close()
     del sys.modules["tasks"]
 
@@ -87,7 +87,9 @@ def test_a_file_here_does_not_take_the_place_of_an_installed_module(tmp_path) ->
     (here / "imageio.py").write_text("raise SystemExit('a stranger')")
     (here / "harmless.py").write_text("")
     script.parent.mkdir()
-    script.write_text("from aes_rl import extensions\nextensions.taken_from(['--module', 'harmless'])\nimport imageio")
+    script.write_text(
+        "from aes_rl import extensions\nextensions.extract_modules(['--module', 'harmless'])\nimport imageio"
+    )
     environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1]), "AES_RL_MODULES": ""}
     subprocess.run([sys.executable, str(script)], cwd=here, env=environment, check=True)
 

@@ -99,6 +99,10 @@ class Replay:
         self.draws += 1
         return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
 
+    def read(self, slots: Int[Tensor, "P B"]) -> Batch:
+        """The transitions in some slots, whoever chose them."""
+        return self.storage.read(self._engine.view(slots.to(self.storage.rows.device)))
+
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report what the update saw at the drawn slots."""
         self.sampler.feedback(draw, signals)

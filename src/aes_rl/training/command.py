@@ -115,7 +115,7 @@ def run_training(config: Training, directory: Path) -> None:
     except Interrupted as stop:
         _console.print(
             f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
-            + extensions.as_words()
+            + extensions.as_arguments()
         )
         raise SystemExit(stop.exit_code) from None
     finally:

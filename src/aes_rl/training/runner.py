@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from aes_rl import files
 from aes_rl.errors import RunError, UserError
-from aes_rl.lab import trace
+from aes_rl.lab import recorded
 from aes_rl.lab.measure import measure
 from aes_rl.machine import cores, on_signals
 from aes_rl.training import checkpoint, run_files
@@ -141,7 +141,7 @@ class Runner:
         if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
             self._measure()
         if config.trace_every and step.env_step % config.trace_every == 0:
-            trace.take(state.agent, state.replay, _trace_facts(config), self.directory / "trace")
+            recorded.record_moment(state.agent, state.replay, _trace_facts(config), self.directory / "trace")
         if step.env_step % config.evaluate_every == 0 or is_last:
             self._start_evaluation()
         self._poll_evaluation(is_last)
@@ -281,8 +281,8 @@ def _evaluation_rows(steps: tuple[int, int], members: list[tuple[str, int]], sco
     ]
 
 
-def _trace_facts(config: Training) -> trace.Facts:
-    return trace.Facts(
+def _trace_facts(config: Training) -> recorded.Facts:
+    return recorded.Facts(
         task=config.task,
         agent=config.agent,
         seed=config.seeds[0],

@@ -1,4 +1,4 @@
-"""Recorded problems: what is recorded is what the agent says, and samplers score what they must on it."""
+"""Recorded problems hold the agent's own norms, and samplers get the right scores on them."""
 
 from dataclasses import replace
 
@@ -8,10 +8,10 @@ import torch
 
 from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Uniform
 from aes_rl.agents import SAC
-from aes_rl.experiments.score import PROBLEMS
-from aes_rl.lab import trace
+from aes_rl.lab import recorded
 from aes_rl.lab.measure import expected_norms
-from aes_rl.lab.score import Clock, expected, heard, in_rounds, score_of
+from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem
+from aes_rl.lab.score import Clock, expected, in_rounds, recorded_signals, score_of
 from aes_rl.lab.variance import captured_fraction
 from aes_rl.training import Runner, Training
 
@@ -29,7 +29,7 @@ SMALL = Training(
 
 
 @pytest.fixture(scope="module")
-def recorded(tmp_path_factory):
+def short_run(tmp_path_factory):
     """A short run whose buffer is full and overwritten, with the exact norms at its end."""
     directory = tmp_path_factory.mktemp("run")
     runner = Runner(SMALL, directory)
@@ -38,24 +38,24 @@ def recorded(tmp_path_factory):
     run = runner.state
     exact = expected_norms(run.agent, run.replay, np.arange(0, 600, 2), 4, seed=900).total[0]
     runner.close()
-    return trace.load(directory / "trace"), exact
+    return recorded.load(directory / "trace"), exact
 
 
 def lognormal(moments=30, slots=400, thinning=4, is_lasting=True, seed=0):
-    """A made-up record: lognormal norms that stay as they are, or are new at every moment."""
+    """A synthetic record: lognormal norms that are constant, or independent at every moment."""
     generator = np.random.default_rng(seed)
     logs = 2 * np.broadcast_to(generator.normal(size=(1 if is_lasting else moments, slots)), (moments, slots))
-    facts = trace.Facts("made-up", "none", 0, slots * thinning, 64, slots * thinning, thinning)
+    facts = Facts("made-up", "none", 0, slots * thinning, 64, slots * thinning, thinning)
     insertions = slots * thinning + 100 * np.arange(1, moments + 1)
     # The clock counts insertions, so slots would be overwritten; a capacity never reached keeps them.
     facts = replace(facts, warm_up_steps=slots * thinning, capacity=slots * thinning + int(insertions[-1]))
-    whole = np.full((moments, 1, Clock(trace.Trace(facts, insertions, {}, logs)).slots), -np.inf)
+    whole = np.full((moments, 1, Clock(RecordedProblem(facts, insertions, {}, logs)).slots), -np.inf)
     whole[:, 0, :slots] = logs
-    return trace.Trace(facts, insertions, {"all": whole.astype(np.float16)}, (whole / 2).astype(np.float16))
+    return RecordedProblem(facts, insertions, {"all": whole.astype(np.float16)}, (whole / 2).astype(np.float16))
 
 
-def test_a_record_holds_the_agents_own_norms(recorded) -> None:
-    problem, exact = recorded
+def test_a_record_holds_the_agents_own_norms(short_run) -> None:
+    problem, exact = short_run
     assert problem.facts.thinning == 2
     assert problem.insertions.tolist() == list(range(100, 1000, 100))
     assert problem.logs.shape == problem.errors.shape == (9, 4, 300)
@@ -64,10 +64,10 @@ def test_a_record_holds_the_agents_own_norms(recorded) -> None:
     assert np.isfinite(problem.logs[1, :, :100]).all()
 
 
-def test_packed_records_are_the_recorded_ones(recorded, tmp_path) -> None:
-    problem, _ = recorded
+def test_packed_records_are_the_recorded_ones(short_run, tmp_path) -> None:
+    problem, _ = short_run
     problem.save(tmp_path / "problem.safetensors")
-    again = trace.load(tmp_path / "problem.safetensors")
+    again = recorded.load(tmp_path / "problem.safetensors")
     assert again.facts == problem.facts
     assert set(again.networks) == {"actor", "critic"}
     assert all(np.array_equal(again.networks[name], part) for name, part in problem.networks.items())
@@ -77,8 +77,8 @@ def test_packed_records_are_the_recorded_ones(recorded, tmp_path) -> None:
 
 
 @pytest.mark.parametrize("insertions", [1, 2, 599, 600, 601, 900])
-def test_the_clock_writes_what_a_buffer_writes(recorded, insertions) -> None:
-    clock = Clock(recorded[0])
+def test_the_clock_writes_what_a_buffer_writes(short_run, insertions) -> None:
+    clock = Clock(short_run[0])
     content = {}
     for number in range(insertions):
         content[number % 600] = number
@@ -87,14 +87,16 @@ def test_the_clock_writes_what_a_buffer_writes(recorded, insertions) -> None:
     assert clock.last_written(slots, insertions).tolist() == [content[2 * slot] for slot in slots]
 
 
-def test_what_is_heard_is_of_the_right_content(recorded) -> None:
-    """Insertion 650 falls between the moments 600 and 700; slots below 50 hold what only the later one knows."""
+def test_signals_belong_to_the_slots_present_content(short_run) -> None:
+    """Insertion 650 falls between the moments 600 and 700; only the later one has what the slots below 50 hold."""
     moments = np.arange(9, dtype=np.float16).reshape(9, 1, 1)
-    problem = replace(recorded[0], networks={"all": np.broadcast_to(moments, (9, 4, 300))})
+    problem = replace(short_run[0], networks={"all": np.broadcast_to(moments, (9, 4, 300))})
     clock, slots = Clock(problem), np.arange(300)
     seen = {5: np.zeros(300, bool), 6: np.zeros(300, bool)}
     for seed in range(60):
-        norms = heard(problem, clock, slots, 650, np.random.default_rng(seed)).gradient_norm["all"][0].numpy()
+        norms = (
+            recorded_signals(problem, clock, slots, 650, np.random.default_rng(seed)).gradient_norm["all"][0].numpy()
+        )
         for moment, mark in seen.items():
             mark |= np.isclose(norms, 2 * np.exp(moment))
     assert not seen[5][:25].any()
@@ -104,8 +106,8 @@ def test_what_is_heard_is_of_the_right_content(recorded) -> None:
     assert seen[6][50:].all()
 
 
-def test_uniform_scores_zero_and_the_oracle_one(recorded) -> None:
-    for problem in (recorded[0], lognormal()):
+def test_uniform_scores_zero_and_the_oracle_one(short_run) -> None:
+    for problem in (short_run[0], lognormal()):
         assert all(abs(point.captured_fraction) < 1e-9 for point in score_of(Uniform(), problem))
         norms = expected(problem, -1, 300)
         norms = norms[norms > 0]
@@ -130,8 +132,8 @@ def test_no_shipped_problem_is_forgotten() -> None:
 
 @pytest.mark.parametrize("name", SHIPPED)
 def test_the_shipped_problems(name) -> None:
-    """They are what they are called; uniform scores zero, the oracle one; what was seen last is worth something."""
-    problem = trace.load(PROBLEMS / f"{name}.safetensors")
+    """Facts match the name; uniform scores 0, the oracle 1; the predictive sampler scores above 0.6."""
+    problem = recorded.load(PROBLEMS / f"{name}.safetensors")
     task, agent, thinning, steps = SHIPPED[name]
     assert (problem.facts.task, problem.facts.agent, problem.facts.thinning) == (task, agent, thinning)
     assert steps - 16_000 < problem.insertions[-1] <= steps
@@ -147,12 +149,12 @@ def test_the_shipped_problems(name) -> None:
 
 
 @pytest.mark.parametrize("config", [LastValue(floor=0.01), Predictive(floor=0.01)])
-def test_norms_that_stay_are_learned(config) -> None:
+def test_constant_norms_are_learned(config) -> None:
     assert score_of(config, lognormal())[-1].captured_fraction > 0.9
 
 
-def test_norms_that_change_at_once_teach_caution() -> None:
-    """A last value taken at its word loses where nothing lasts; a forecast does not."""
+def test_predictive_beats_last_value_on_independent_norms() -> None:
+    """Trusting the last value costs variance where nothing lasts; a forecast does not."""
     problem = lognormal(is_lasting=False)
     forecast, last = score_of(Predictive(), problem), score_of(LastValue(), problem)
     assert np.mean([p.captured_fraction for p in forecast]) > np.mean([p.captured_fraction for p in last])
@@ -181,4 +183,4 @@ def test_a_record_of_too_few_slots_is_refused() -> None:
 
 def test_an_empty_folder_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match="holds no recorded problem"):
-        trace.load(tmp_path)
+        recorded.load(tmp_path)

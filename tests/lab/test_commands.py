@@ -8,10 +8,10 @@ import pytest
 
 from aes_rl import Adaptive, Predictive, Uniform
 from aes_rl.cli import main
-from aes_rl.experiments.score import Score, Scored, averages, find, parse
-from aes_rl.experiments.simulations import Simulation, simulate
-from aes_rl.lab.score import Point
-from aes_rl.lab.trace import Facts
+from aes_rl.lab.commands.score import Scoring, averages, parse
+from aes_rl.lab.parallel import Simulation, simulate
+from aes_rl.lab.recorded import Facts, find
+from aes_rl.lab.score import Point, Score
 from aes_rl.samplers.registry import RULES
 
 RUN = """--task InvertedPendulum-v5 --samplers uniform --env-steps 700 --capacity 500 --trace-every 100
@@ -49,8 +49,8 @@ def problems(tmp_path_factory):
 
 def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    words = f"--problems {problems} --slots 500 --batch-sizes 16 --output {tmp_path / 'all.csv'} --workers 1".split()
-    main(["lab", "score", "uniform", "adaptive:nu=auto,floor=0.1", "predictive", *words])
+    argv = f"--problems {problems} --slots 500 --batch-sizes 16 --output {tmp_path / 'all.csv'} --workers 1".split()
+    main(["lab", "score", "uniform", "adaptive:nu=auto,floor=0.1", "predictive", *argv])
     printed = capsys.readouterr().out
     assert "adaptive:nu=auto,floor=0.1" in printed
     assert "lowest" in printed
@@ -79,43 +79,43 @@ def test_more_processes_simulate_the_same(problems) -> None:
     assert simulate(simulations, workers=2) == simulate(simulations, workers=1)
 
 
-def test_a_problem_that_comes_along_is_found_by_its_name(tmp_path, monkeypatch) -> None:
+def test_a_shipped_problem_is_found_by_its_name(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     (problem,) = find([Path("invertedpendulum-sac")])
     assert problem.facts.task == "InvertedPendulum-v5"
-    with pytest.raises(ValueError, match="those that come along are halfcheetah-ddpg,"):
+    with pytest.raises(ValueError, match="the shipped problems are halfcheetah-ddpg,"):
         find([Path("no-such-problem")])
 
 
-def test_a_sampler_of_ones_own_in_every_process(problems, tmp_path, capsys, monkeypatch) -> None:
-    """Its configuration in one file, its rule in another."""
+def test_a_users_sampler_is_registered_in_every_process(problems, tmp_path, capsys, monkeypatch) -> None:
+    """Its configuration is in one file, its rule in another."""
     (tmp_path / "my_config.py").write_text(MY_CONFIG)
     (tmp_path / "my_rule.py").write_text(MY_RULE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", sys.path[:])
     monkeypatch.setenv("AES_RL_MODULES", "")
     monkeypatch.setenv("COLUMNS", "200")
-    words = f"--module my_rule --problems {problems} --slots 500 --batch-sizes 16 --workers 2".split()
+    argv = f"--module my_rule --problems {problems} --slots 500 --batch-sizes 16 --workers 2".split()
     try:
-        main(["lab", "score", "mine", "uniform", "mine", *words])
+        main(["lab", "score", "mine", "uniform", "mine", *argv])
     finally:
         RULES.pop("mine", None)
     assert capsys.readouterr().out.count("mine") == 1
 
 
 def test_averages_are_over_the_problems_that_are_large_enough() -> None:
-    def scored(problem, sampler, captured):
+    def score(problem, sampler, captured):
         points = [Point(live, value, 0.5, {}) for live, value in captured.items()]
-        return Scored(problem, 64, sampler, points)
+        return Score(problem, 64, sampler, points)
 
-    results = [
-        scored("small", "uniform", {100: 0.0}),
-        scored("small", "mine", {95: 0.2, 100: 0.4}),
-        scored("large", "uniform", {100: 0.0, 500: 0.0}),
-        scored("large", "mine", {100: 0.5, 300: -0.1, 500: 0.7}),
+    scores = [
+        score("small", "uniform", {100: 0.0}),
+        score("small", "mine", {95: 0.2, 100: 0.4}),
+        score("large", "uniform", {100: 0.0, 500: 0.0}),
+        score("large", "mine", {100: 0.5, 300: -0.1, 500: 0.7}),
     ]
-    asked = Score(samplers=("uniform", "mine"), slots=(100, 500, 900))
-    lines = list(averages(results, asked))
+    args = Scoring(samplers=("uniform", "mine"), slots=(100, 500, 900))
+    lines = list(averages(scores, args))
     assert [(name, label) for name, label, _ in lines] == [
         ("mean of 2", "100"),
         ("mean of 1", "500"),
@@ -131,8 +131,8 @@ def test_sweep_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
 
 
 def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> None:
-    words = ["--samplers", "uniform", "adaptive", "--slots", "400", "600", "--batch-sizes", "8", "32", "--workers", "1"]
-    main(["lab", "scale", str(tmp_path), "--problems", str(problems), *words])
+    argv = ["--samplers", "uniform", "adaptive", "--slots", "400", "600", "--batch-sizes", "8", "32", "--workers", "1"]
+    main(["lab", "scale", str(tmp_path), "--problems", str(problems), *argv])
     assert "By batch size" in capsys.readouterr().out
     assert {"scale.csv", "scale.svg", "index.html"} <= {path.name for path in tmp_path.iterdir()}
     with (tmp_path / "scale.csv").open() as file:
@@ -140,17 +140,17 @@ def test_scale_writes_figure_numbers_and_page(problems, tmp_path, capsys) -> Non
 
 
 @pytest.mark.parametrize(
-    ("words", "line"),
+    ("argv", "line"),
     [
         (["score", "best"], "unknown sampler 'best'"),
         (["score", "adaptive:nu"], "'nu' sets no option; write name=value"),
         (["score", "adaptive:mu=1"], "there is no option 'mu'"),
-        (["score", "full-information"], "hears from all slots at once"),
+        (["score", "full-information"], "needs feedback on all slots at once"),
         (["score", "uniform", "--problems", "nowhere"], "there is no recorded problem nowhere"),
-        (["guess"], "unknown experiment 'guess'"),
+        (["guess"], "unknown command 'guess'; the commands of aes-rl lab are variance,"),
     ],
 )
-def test_bad_input_is_one_line(words, line, capsys) -> None:
+def test_bad_input_is_one_line(argv, line, capsys) -> None:
     with pytest.raises(SystemExit):
-        main(["lab", *words])
+        main(["lab", *argv])
     assert line in capsys.readouterr().err

@@ -1,32 +1,33 @@
-"""Simulations of samplers on recorded problems, side by side on all cores."""
+"""Simulations of samplers on recorded problems, in parallel on all cores."""
 
 import multiprocessing
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from rich.console import Console
 from rich.progress import track
 
 from aes_rl import checks, extensions
+from aes_rl.lab.recorded import RecordedProblem
 from aes_rl.lab.score import Point, score_of
-from aes_rl.lab.trace import Trace
 from aes_rl.machine import cores
 
 
 class Simulation(NamedTuple):
-    """What to simulate."""
+    """A sampler on a recorded problem with a batch size."""
 
-    config: Any
-    problem: Trace
+    config: object
+    """The sampler's configuration."""
+    problem: RecordedProblem
     batch_size: int
 
 
 def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> list[list[Point]]:
-    """Captured fractions in every simulation, with a progress bar; by default with one process a core.
+    """The points of every simulation, with a progress bar; by default with one process per core.
 
-    The numbers do not depend on how many processes there are.
+    The results do not depend on the number of processes.
     """
     if workers is not None:
         checks.count("workers", workers)
@@ -35,15 +36,15 @@ def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> l
     if count <= 1:
         return [_points(simulation) for simulation in track(simulations, "simulating", console=console)]
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=_prepare)
+    pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker)
     try:
-        under_way = pool.map(_points, simulations)
-        return list(track(under_way, "simulating", total=len(simulations), console=console))
+        results = pool.map(_points, simulations)
+        return list(track(results, "simulating", total=len(simulations), console=console))
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-def _prepare() -> None:
+def _prepare_worker() -> None:
     torch.set_num_threads(1)
     extensions.load()
 

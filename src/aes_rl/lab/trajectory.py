@@ -1,11 +1,12 @@
-"""Samplers on the policy gradient of the theory (S12): real trajectories, and the exact cost of every update."""
+"""Samplers on the policy gradient of the paper's theory: real trajectories, and the exact cost at every update."""
 
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl.agents.trajectory import Items, Trajectory, TrajectoryAgent
@@ -17,7 +18,7 @@ from aes_rl.types import Signal, Signals, as_tensor
 
 
 class Costs(NamedTuple):
-    """One update, looked at with the gradients of all items in hand; costs are divided by n²."""
+    """The costs at one update, from the gradients of all items; divided by n²."""
 
     update: int
     cost: float
@@ -27,28 +28,28 @@ class Costs(NamedTuple):
     captured_fraction: float
     largest_norm: float
     mean_return: float
-    """Of the trajectories in the buffer, undiscounted."""
+    """Mean undiscounted return of the trajectories in the buffer."""
 
 
 class Buffer:
-    """Items in slots, written where the sampler says."""
+    """Items by slot; the sampler chooses the slot."""
 
     def __init__(self, capacity: int, steps: int, observation_size: int, action_size: int):
         shapes = ((capacity, steps, observation_size), (capacity, steps, action_size), (capacity, steps))
         parts = [torch.zeros(shape, dtype=torch.float64) for shape in (*shapes, (capacity, steps), (capacity,))]
         self.items = Items(*parts)
         self.returns = torch.zeros(capacity, dtype=torch.float64)
-        """Undiscounted returns of the trajectories that items come from."""
+        """Undiscounted return of each item's trajectory."""
 
     def write(self, slot: int, item: Items, total: float) -> None:
-        """Put one item into a slot."""
+        """Store one item in a slot."""
         for own, part in zip(self.items, item, strict=True):
             own[slot] = part[0]
         self.returns[slot] = total
 
 
 class Collector:
-    """Trajectories of the current policy in a Gymnasium task."""
+    """Collects trajectories of the current policy in a Gymnasium task."""
 
     def __init__(self, task: str, config: Trajectory, seed: int):
         self.environment = gymnasium.make(task)
@@ -65,7 +66,7 @@ class Collector:
         self._seed: int | None = seed
 
     def collect(self, agent: TrajectoryAgent) -> tuple[list[Items], float]:
-        """The items of one trajectory, and its undiscounted return."""
+        """One trajectory as items, and its undiscounted return."""
         horizon = self._config.horizon
         observations = torch.zeros(horizon, self.observation_size, dtype=torch.float64)
         actions = torch.zeros(horizon, self.action_size, dtype=torch.float64)
@@ -76,7 +77,9 @@ class Collector:
             observations[step] = torch.from_numpy(np.asarray(observation, np.float64).reshape(-1))
             actions[step], logs[step] = agent.act(observations[step], self._generator)
             taken[step] = 1
-            observation, reward, terminated, truncated, _ = self.environment.step(self._for_the_task(actions[step]))
+            observation, reward, terminated, truncated, _ = self.environment.step(
+                self._environment_action(actions[step])
+            )
             rewards[step] = float(reward)
             if terminated or truncated:
                 break
@@ -91,26 +94,28 @@ class Collector:
             pairs.append(Items._make((*parts, following[None])))
         return pairs, rewards.sum().item()
 
-    def _for_the_task(self, action: Tensor) -> Any:
+    def _environment_action(self, action: Tensor) -> int | NDArray[np.floating]:
         if self.is_discrete:
             return int(action.argmax())
-        low, high = self._space.low, self._space.high  # type: ignore[attr-defined]
-        return np.clip(action.numpy().reshape(low.shape), low, high).astype(low.dtype)
+        assert isinstance(self._space, gymnasium.spaces.Box)
+        low, high = self._space.low, self._space.high
+        clipped: NDArray[np.floating] = np.clip(action.numpy().reshape(low.shape), low, high).astype(low.dtype)
+        return clipped
 
 
 def run(
     config: Trajectory,
     task: str,
-    sampler_config: Any,
+    sampler_config: object,
     *,
     capacity: int,
     updates: int,
     is_static: bool = False,
     seed: int = 0,
 ) -> Iterator[Costs]:
-    """Fill the buffer, then update once a trajectory (Algorithm 2), looking at every update.
+    """Fill the buffer, then make one update per collected trajectory (Algorithm 2); yields the costs at each update.
 
-    A static buffer is never written again: the setting of Corollaries 1 and 2.
+    A static buffer is not written to after it is full: the setting of Corollaries 1 and 2.
     """
     collector = Collector(task, config, seed)
     sizes = (collector.observation_size, collector.action_size)
@@ -118,18 +123,18 @@ def run(
     buffer = Buffer(capacity, config.horizon if config.items == "trajectories" else 1, *sizes)
     sampler = Sampler([sampler_config], capacity=capacity, total_updates=updates, dtype=torch.float64)
     streams = Streams([seed], sampler.engine)
-    hears_all = Signal.EVERY_GRADIENT_NORM in sampler.needs
+    has_full_information = Signal.EVERY_GRADIENT_NORM in sampler.needs
     while len(sampler) < capacity:
         _store(collector, agent, buffer, sampler, streams)
     for update in range(1, updates + 1):
         gradients = agent.gradients(buffer.items, float(buffer.items.outcome.mean()))
         norms = gradients.square().sum(dim=1)
         probabilities = sampler.probabilities()[0]
-        yield _look(update, norms, probabilities, buffer)
+        yield _costs(update, norms, probabilities, buffer)
         draw = sampler.draw(streams.uniform(Stream.DRAW, streams.counter(update), config.batch_size))
         slots = draw.slots[0]
         agent.ascend((gradients[slots] * sampler.weights(draw)[0].unsqueeze(1)).mean(dim=0))
-        if hears_all:
+        if has_full_information:
             sampler.observe_all(norms.unsqueeze(0))
         else:
             sampler.feedback(draw, Signals(norms[slots].sqrt().unsqueeze(0), {"policy": norms[slots].unsqueeze(0)}))
@@ -146,7 +151,7 @@ def _store(collector: Collector, agent: TrajectoryAgent, buffer: Buffer, sampler
         buffer.write(slot, item, total)
 
 
-def _look(update: int, norms: Tensor, probabilities: Tensor, buffer: Buffer) -> Costs:
+def _costs(update: int, norms: Tensor, probabilities: Tensor, buffer: Buffer) -> Costs:
     square = len(norms) ** 2
     return Costs(
         update,
