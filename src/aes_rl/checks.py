@@ -1,4 +1,4 @@
-"""Checks of values that people type: one line that names the value, the limit and the fix."""
+"""Checks of options: they raise one line that names the value, the limit and the fix."""
 
 import math
 import numbers
@@ -8,23 +8,23 @@ from torch import Tensor
 
 from aes_rl.errors import UserError
 
-_MOST_UNITS = 100_000
+_MOST_LAYERS, _MOST_UNITS = 100, 100_000
 
 
 def number(name: str, value: object, otherwise: str) -> None:
-    """Raise unless `value` is a number; `otherwise` says what else it may be."""
+    """Raise unless `value` is a number; `otherwise` ends the message with the other values that are allowed."""
     if not _is_number(value):
         raise UserError(f"{name} is {value!r}; it must be a number {otherwise}")
 
 
 def positive(name: str, value: float) -> None:
-    """Raise unless `value` is a finite number above zero."""
+    """Raise unless `value` is finite and positive."""
     if not (_is_number(value) and math.isfinite(value) and value > 0):
         raise UserError(f"{name} is {value!r}; it must be a finite number above 0")
 
 
 def non_negative(name: str, value: float) -> None:
-    """Raise unless `value` is a finite number of at least zero."""
+    """Raise unless `value` is finite and not negative."""
     if not (_is_number(value) and math.isfinite(value) and value >= 0):
         raise UserError(f"{name} is {value!r}; it must be a finite number of at least 0")
 
@@ -42,25 +42,27 @@ def choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 
 def floor(value: float) -> None:
-    """Raise unless `value` can be the probability κ reserved for the uniform part: 0 < κ ≤ 1."""
+    """Raise unless `value` is a valid floor κ, the probability reserved for the uniform part: 0 < κ ≤ 1."""
     if not (_is_number(value) and 0 < value <= 1):
         raise UserError(f"floor is {value!r}; it must lie in (0, 1]: the paper uses 0.1 and 0.2")
 
 
 def count(name: str, value: int) -> None:
-    """Raise unless `value` is a whole number of at least one."""
+    """Raise unless `value` is an integer of at least 1."""
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
         raise UserError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
 
 def layers(name: str, value: object) -> None:
-    """Raise unless `value` says how many units some hidden layers have."""
+    """Raise unless `value` is a tuple of the hidden layers' sizes."""
     if not isinstance(value, tuple) or not value:
         raise UserError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
+    if len(value) > _MOST_LAYERS:
+        raise UserError(f"{name} has {len(value):,} layers; there may be {_MOST_LAYERS} at most")
     for units in value:
         count(name, units)
         if units > _MOST_UNITS:
-            raise UserError(f"{name} has a layer of {units:,} units; there may be {_MOST_UNITS:,} at most")
+            raise UserError(f"{name} has a layer of {units:,} units; at most {_MOST_UNITS:,} are allowed")
 
 
 def _is_number(value: object) -> bool:
@@ -68,7 +70,7 @@ def _is_number(value: object) -> bool:
 
 
 def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:
-    """Raise unless a saved state has the entries of `own`, in the same shapes."""
+    """Raise unless a saved state has the same entries as `own`, with the same shapes."""
     if own.keys() != state.keys():
         differing = ", ".join(sorted(own.keys() ^ state.keys()))
         raise UserError(f"the state and this {owner} differ in {differing}; load it into what it was saved from")

@@ -4,7 +4,6 @@ import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
 
 from aes_rl import extensions
 from aes_rl.errors import RunError, UserError
@@ -21,78 +20,75 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl lab variance runs/hopper
   aes-rl bench gpu
 
-Each command has --help, and takes
-  --module NAME  a module to import first: it adds a sampler of your own to aes_rl.samplers.registry.RULES, or brings
+Each command has --help and takes
+  --module NAME  a module to import first, which adds your own sampler to aes_rl.samplers.registry.RULES or registers
                  the task of a run (`module:Task-v0`)
-  --debug        show the traceback of an error that is otherwise told in one line"""
+  --debug        show the traceback of errors that are otherwise reported in one line"""
 
 _DEBUG = "--debug"
-_LONGEST = 1500
-"""Characters of a line about an error; file and option names may be long."""
-
+_LONGEST_MESSAGE = 1500
+"""Most characters of an error message; names of files and options may be long."""
 
 _COMMANDS = {
     "train": "aes_rl.training.command",
     "evaluate": "aes_rl.training.command",
     "record": "aes_rl.training.command",
-    "lab": "aes_rl.experiments.command",
-    "bench": "aes_rl.training.speed",
+    "lab": "aes_rl.lab.commands",
+    "bench": "aes_rl.training.gpu_benchmark",
     "compare": "aes_rl.study.command",
     "tune": "aes_rl.study.tune",
     "report": "aes_rl.report.command",
 }
-"""Where each command's function lives, imported when asked for: a report needs no simulator."""
+"""The module of each command's function, imported when the command is run: a report needs no simulator."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command; a mistake in what was typed or in a file ends it with one line."""
-    words = list(sys.argv[1:] if arguments is None else arguments)
-    is_debugging = _DEBUG in words
-    formatted, warnings.formatwarning = warnings.formatwarning, _formatted
+    """Run the command; an error in the arguments or in a file ends it with one line."""
+    argv = list(sys.argv[1:] if arguments is None else arguments)
+    is_debugging = _DEBUG in argv
+    format_before, warnings.formatwarning = warnings.formatwarning, _format_warning
     try:
-        _run(extensions.taken_from([word for word in words if word != _DEBUG]))
+        _run(extensions.extract_modules([argument for argument in argv if argument != _DEBUG]))
     except (UserError, RunError, OSError, MemoryError) as error:
         if is_debugging:
             raise
-        told = str(error) or "there is not enough memory; train fewer members at a time, or lower capacity"
-        _say(told)
+        _print_error(str(error) or "there is not enough memory; train fewer members at a time, or lower capacity")
         raise SystemExit(1) from None
     except KeyboardInterrupt:
         if is_debugging:
             raise
-        _say("interrupted")
+        _print_error("interrupted")
         raise SystemExit(130) from None
     finally:
-        warnings.formatwarning = formatted
+        warnings.formatwarning = format_before
 
 
-def _formatted(message: Warning | str, category: type[Warning], *_: Any, **__: Any) -> str:
-    """A warning in one line, without the place in this program."""
+def _format_warning(message: Warning | str, category: type[Warning], *_: object, **__: object) -> str:
+    """A warning in one line, without its source line."""
     kind = "" if category is UserWarning else f" ({category.__name__})"
     return f"aes-rl: warning: {_printable(f'{message}')}{kind}\n"
 
 
-def _say(text: str) -> None:
-    """Tell the user what was wrong."""
+def _print_error(text: str) -> None:
     print(f"aes-rl: {_printable(text)}", file=sys.stderr)
 
 
 def _printable(text: str) -> str:
-    """What a file's names contain cannot control the terminal, nor fill it; a traceback has its lines."""
-    text = text if len(text) <= _LONGEST or "\n" in text else f"{text[:_LONGEST]}…"
+    """The text with control characters escaped, which a file may contain, and cut if long; tracebacks are not cut."""
+    text = text if len(text) <= _LONGEST_MESSAGE or "\n" in text else f"{text[:_LONGEST_MESSAGE]}…"
     return "".join(c if c.isprintable() or c == "\n" else repr(c)[1:-1] for c in text)
 
 
-def _run(words: list[str]) -> None:
-    if not words or words[0] in ("--help", "-h"):
+def _run(argv: list[str]) -> None:
+    if not argv or argv[0] in ("--help", "-h"):
         print(_HELP)
         return
-    if words[0] == "--version":
+    if argv[0] == "--version":
         from aes_rl import __version__
 
         print(__version__)
         return
-    if words[0] not in _COMMANDS:
-        raise UserError(f"unknown command {words[0]!r}; the commands are {', '.join(_COMMANDS)}")
-    command: Callable[[list[str]], None] = getattr(import_module(_COMMANDS[words[0]]), words[0])
-    command(words[1:])
+    if argv[0] not in _COMMANDS:
+        raise UserError(f"unknown command {argv[0]!r}; the commands are {', '.join(_COMMANDS)}")
+    command: Callable[[list[str]], None] = getattr(import_module(_COMMANDS[argv[0]]), argv[0])
+    command(argv[1:])

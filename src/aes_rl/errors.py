@@ -1,9 +1,9 @@
-"""Errors that are nobody's bug: the command line shows their message alone, and everything else with its traceback."""
+"""Errors that are not bugs of this program: the command line prints their message without a traceback."""
 
 
 class UserError(ValueError):
-    """What was typed, or what a file says, cannot be used; the message names the value, the limit and the fix."""
+    """An argument or the content of a file cannot be used; the message names the value, the limit and the fix."""
 
 
 class RunError(RuntimeError):
-    """A run cannot go on for a reason outside this program: an environment failed, a process died, a disk is full."""
+    """A run cannot continue for a reason outside this program: an environment failed, a process died, a full disk."""

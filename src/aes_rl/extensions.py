@@ -1,4 +1,4 @@
-"""Samplers from outside: modules that add rules to the registry, imported here and in every process that is started."""
+"""Users' modules: they add samplers or tasks, and are imported in this process and in every process that it starts."""
 
 import os
 import sys
@@ -8,39 +8,39 @@ from importlib import import_module
 from aes_rl.errors import UserError
 
 _VARIABLE = "AES_RL_MODULES"
-"""Names of modules, separated by commas; processes that are started inherit it."""
+"""Environment variable with the modules' names, separated by commas; child processes inherit it."""
 
 
-def taken_from(words: Sequence[str]) -> list[str]:
-    """What was typed without `--module NAME`; the modules named are imported."""
-    left, names = [], _named()
-    rest = iter(words)
-    for word in rest:
-        option, separator, name = word.partition("=")
+def extract_modules(argv: Sequence[str]) -> list[str]:
+    """The arguments without `--module NAME`; the modules are imported."""
+    rest, names = [], _names()
+    arguments = iter(argv)
+    for argument in arguments:
+        option, separator, name = argument.partition("=")
         if option != "--module":
-            left.append(word)
+            rest.append(argument)
             continue
-        name = name if separator else next(rest, "")
+        name = name if separator else next(arguments, "")
         if not all(part.isidentifier() for part in name.split(".")):
             raise UserError(f"module is {name!r}; give a module's name, such as my_sampler for my_sampler.py")
         names.append(name)
     if names:
         os.environ[_VARIABLE] = ",".join(dict.fromkeys(names))
         load()
-    return left
+    return rest
 
 
 def trust(task: str) -> None:
-    """A task that the user has typed may bring its module, here and in every process that is started."""
+    """Allow the module of a task that the user typed, in this process and in those that it starts."""
     module = _module_of(task)
-    if module and module not in _named():
-        os.environ[_VARIABLE] = ",".join([*_named(), module])
+    if module and module not in _names():
+        os.environ[_VARIABLE] = ",".join([*_names(), module])
 
 
 def require_trust(task: str, where: str) -> None:
-    """Raise where a task that stands in a file would import a module that nobody has typed."""
+    """Raise if a task named in a file would import a module that the user did not type."""
     module = _module_of(task)
-    if module and module not in _named():
+    if module and module not in _names():
         raise UserError(
             f"{where} has the task {task!r}, which runs the code of the module {module}; if you trust it, add "
             f"--module {module}"
@@ -52,30 +52,32 @@ def _module_of(task: str) -> str:
 
 
 def load() -> None:
-    """Import the modules; they are looked for in the current directory too."""
-    for name in _named():
+    """Import the modules; the current directory is searched as well."""
+    for name in _names():
         if "" not in sys.path:
-            sys.path.append("")  # last: a file here must not take the place of an installed module
+            sys.path.append("")  # last, so that a file here cannot replace an installed module
         try:
             import_module(name)
         except ModuleNotFoundError as error:
             if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-                raise  # something that the module wants is missing
-            raise UserError(f"there is no module {name!r} here or among what is installed (--module)") from None
+                raise  # a module that this one imports is missing
+            raise UserError(
+                f"there is no module {name!r} in the current directory or among the installed ones (--module)"
+            ) from None
 
 
-def as_words() -> str:
-    """What to type for the same modules again."""
-    return "".join(f" --module {name}" for name in _named())
+def as_arguments() -> str:
+    """The arguments that import the same modules again, for a command line shown to the user."""
+    return "".join(f" --module {name}" for name in _names())
 
 
 def as_environment() -> dict[str, str]:
-    """For processes that do not inherit this one's."""
-    if not _named():
+    """Environment variables for processes that do not inherit this one's."""
+    if not _names():
         return {}
     places = [os.getcwd(), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {_VARIABLE: ",".join(_named()), "PYTHONPATH": os.pathsep.join(places)}
+    return {_VARIABLE: ",".join(_names()), "PYTHONPATH": os.pathsep.join(places)}
 
 
-def _named() -> list[str]:
+def _names() -> list[str]:
     return [name for name in os.environ.get(_VARIABLE, "").split(",") if name]

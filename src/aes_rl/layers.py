@@ -1,4 +1,4 @@
-"""Layers with a leading member axis: P independent layers computed as one."""
+"""Layers with a leading member axis: P independent layers in one batched operation."""
 
 import math
 

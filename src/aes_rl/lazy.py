@@ -1,4 +1,4 @@
-"""Names that a package imports only when asked: a process that steps environments must not wait for torch."""
+"""Public names of a package that are imported on first use: processes that step environments need no torch."""
 
 from collections.abc import Callable, Mapping
 from importlib import import_module
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def offer(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`, from its public names and the modules that they come from."""
+    """A package's `__getattr__` and `__dir__`, from its public names and the modules that define them."""
 
     def find(name: str) -> Any:
         if name in homes:

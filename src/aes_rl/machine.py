@@ -1,4 +1,4 @@
-"""What this process may use of its machine, and how it is told to stop."""
+"""The cores that this process may use, and the signals that stop it."""
 
 import os
 import signal
@@ -9,25 +9,25 @@ from contextlib import contextmanager
 
 
 def cores() -> int:
-    """Processors that it may run on: fewer than there are under `taskset` or a scheduler that binds it to some."""
+    """Cores that this process may run on; `taskset` or a job scheduler may restrict them."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 
-def share_out(runs: int) -> list[frozenset[int]]:
-    """Its processors in as many shares, neighbours together; none where processes cannot be bound or cores are few."""
+def core_shares(count: int) -> list[frozenset[int]]:
+    """This process's cores in `count` shares of neighbours; none if there are too few or processes cannot be bound."""
     own = sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else []
-    if len(own) < runs:
+    if len(own) < count:
         return []
-    return [frozenset(own[number * len(own) // runs : (number + 1) * len(own) // runs]) for number in range(runs)]
+    return [frozenset(own[number * len(own) // count : (number + 1) * len(own) // count]) for number in range(count)]
 
 
 @contextmanager
 def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
     """Call `handle` with the number of the first SIGINT or SIGTERM; a second one raises KeyboardInterrupt.
 
-    So a second signal ends any wait. In another thread than the main one nothing changes.
+    So a second signal ends any wait. Has no effect outside the main thread.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -39,7 +39,7 @@ def on_signals(handle: Callable[[int], None]) -> Iterator[None]:
         if is_second:
             raise KeyboardInterrupt
         is_second = True
-        print("stopping: what is under way ends first, and is saved; a second signal stops at once", file=sys.stderr)
+        print("stopping after the current work is finished and saved; a second signal stops at once", file=sys.stderr)
         handle(number)
 
     before = {kind: signal.signal(kind, take) for kind in (signal.SIGINT, signal.SIGTERM)}

@@ -1,22 +1,24 @@
-"""Options from outside: name=value as text, and whole configurations from JSON."""
+"""Options given as text: name=value on the command line, and configurations in JSON."""
 
 import json
 import math
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType, UnionType
-from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from aes_rl.errors import UserError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Config = TypeVar("Config", bound="DataclassInstance")
 _CHECKED = {int, float, str, bool, tuple, NoneType}
-"""Types that text is checked against; an option of another type takes what it is given."""
-
-
+"""Types that a value is checked against; an option of another type takes any value."""
 _LONGEST_TEXT = 1000
-"""Characters of an option that is a text."""
+"""Most characters of a text option."""
 
 
-def assigned(config: Any, assignment: str) -> Any:
+def assigned(config: Config, assignment: str) -> Config:
     """The configuration with one option changed, given as a.b=value."""
     path, separator, text = assignment.partition("=")
     if not separator:
@@ -27,44 +29,47 @@ def assigned(config: Any, assignment: str) -> Any:
     if name not in known:
         raise UserError(f"{assignment!r}: there is no option {name!r}; there are {', '.join(sorted(known))}")
     if rest:
-        current = getattr(config, name)
-        if not is_dataclass(current):
+        inner = getattr(config, name)
+        if not is_dataclass(inner) or isinstance(inner, type):
             raise UserError(f"{assignment!r}: {name} has no options of its own")
-        return replace(config, **{name: assigned(current, f"{rest}={text}")})
+        return replace(config, **{name: assigned(inner, f"{rest}={text}")})
     try:
         annotation = get_type_hints(type(config))[name]
     except NameError as error:
         raise UserError(f"{assignment!r}: the types of {type(config).__name__} cannot be read: {error}") from error
-    return replace(config, **{name: _typed(text, annotation, assignment)})
+    return replace(config, **{name: _parsed(text, annotation, assignment)})
 
 
-def from_json(config_type: type[Any], values: object, where: str) -> Any:
-    """A configuration from what JSON holds; options that are not there have their defaults.
+def from_json(config_type: type[Config], values: object, where: str) -> Config:
+    """A configuration from a JSON object; missing options have their defaults.
 
-    Every name and every type is checked, since nobody knows who wrote it; `where` is what messages call it.
+    All names and types are checked, since the file may come from a stranger; error messages call it `where`.
     """
     if not isinstance(values, dict):
-        raise UserError(f"{where} is {_shown(values)}; it must be an object with options")
+        raise UserError(f"{where} is {_shortened(values)}; it must be an object of options")
     hints = get_type_hints(config_type)
     known = {field.name for field in fields(config_type)}
-    options = {}
+    options: dict[str, Any] = {}
     for name, value in values.items():
         if name not in known:
-            raise UserError(f"{where} has an option {_shown(name)} that this program does not know")
+            raise UserError(f"{where} has an unknown option {_shortened(name)}; it may be of another version")
         if is_dataclass(hints[name]):
             options[name] = from_json(hints[name], value, f"{where}.{name}")
             continue
         options[name] = _frozen(value)
         if not _fits(options[name], hints[name]):
-            raise UserError(f"{where}.{name} is {_shown(value)}; it must be {_described(hints[name])}")
+            raise UserError(f"{where}.{name} is {_shortened(value)}; it must be {_described(hints[name])}")
+    for field in fields(config_type):
+        if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise UserError(f"{where} has no {field.name}")
     return config_type(**options)
 
 
-def _fits(value: object, annotation: Any) -> bool:
-    """Whether a value has a type that an option may have; no numbers out of all proportion."""
+def _fits(value: object, annotation: object) -> bool:
+    """Whether a value has the annotated type; integers must fit 64 bits, floats be finite, texts be short."""
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Literal:
-        return any(type(word) is type(value) and word == value for word in inner)
+        return any(type(choice) is type(value) and choice == value for choice in inner)
     if origin in (Union, UnionType):
         return any(_fits(value, part) for part in inner)
     if origin is tuple:
@@ -81,46 +86,47 @@ def _fits(value: object, annotation: Any) -> bool:
     return not isinstance(annotation, type) or isinstance(value, annotation)
 
 
-def _described(annotation: Any) -> str:
-    return getattr(annotation, "__name__", "") if isinstance(annotation, type) else str(annotation)
+def _described(annotation: object) -> str:
+    return annotation.__name__ if isinstance(annotation, type) else str(annotation)
 
 
-def _shown(value: object) -> str:
+def _shortened(value: object) -> str:
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def _typed(text: str, annotation: Any, assignment: str) -> Any:
-    words, kinds = _choices(annotation)
-    if text in words:
+def _parsed(text: str, annotation: object, assignment: str) -> object:
+    """The value that a text stands for, in one of the option's types."""
+    choices, types = _accepted(annotation)
+    if text in choices:
         return text
     try:
         value = json.loads(text)
     except json.JSONDecodeError:
         value = {"True": True, "False": False, "None": None}.get(text, text)
-    if type(value) is int and int not in kinds and float in kinds:
+    if type(value) is int and int not in types and float in types:
         return float(value)
     value = _frozen(value)
-    fits = type(value) in kinds or any(type(word) is type(value) and word == value for word in words)
-    if fits or not _CHECKED.issuperset(kinds):
+    fits = type(value) in types or any(type(choice) is type(value) and choice == value for choice in choices)
+    if fits or not _CHECKED.issuperset(types):
         return value
-    if str not in kinds:
-        known = [*map(str, words), *(kind.__name__.replace("NoneType", "None") for kind in kinds)]
+    if str not in types:
+        known = [*map(str, choices), *(_described(own).replace("NoneType", "None") for own in types)]
         raise UserError(f"{assignment!r}: it takes {' or '.join(known)}, not {text!r}")
     return text
 
 
-def _frozen(value: Any) -> Any:
-    """Lists as tuples, inner ones too."""
+def _frozen(value: object) -> object:
+    """The value with all lists turned into tuples, nested ones included."""
     return tuple(map(_frozen, value)) if isinstance(value, list) else value
 
 
-def _choices(annotation: Any) -> tuple[tuple[Any, ...], tuple[type, ...]]:
-    """The words or numbers that an option is limited to, such as "auto", and the types that it takes."""
+def _accepted(annotation: object) -> tuple[tuple[object, ...], tuple[object, ...]]:
+    """The literal values that an option takes, such as "auto", and the types that it takes."""
     origin = get_origin(annotation)
     if origin is Literal:
         return get_args(annotation), ()
     if origin in (Union, UnionType):
-        parts = [_choices(part) for part in get_args(annotation)]
-        return sum((words for words, _ in parts), ()), sum((kinds for _, kinds in parts), ())
+        parts = [_accepted(part) for part in get_args(annotation)]
+        return sum((choices for choices, _ in parts), ()), sum((types for _, types in parts), ())
     return (), (origin or annotation,)

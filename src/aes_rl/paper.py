@@ -1,4 +1,4 @@
-"""Facts of the paper's experiment that both training and reporting need."""
+"""Constants of the paper's experiment, for training and reports."""
 
 TASKS = (
     "InvertedPendulum",
@@ -12,7 +12,7 @@ TASKS = (
 )
 SEEDS = (2, 20, 200, 2000, 20000)
 TUNED_SEED = 2
-"""The seed on which the paper tuned AES; its results are over all five."""
+"""The seed on which the paper tuned AES; its results include this seed."""
 
 _HORIZONS = {
     "sac": {
@@ -27,10 +27,10 @@ _HORIZONS = {
 
 
 def horizon(task: str, agent: str) -> int:
-    """Environment steps of the paper's runs of a task, as its table implies them."""
+    """Environment steps of the paper's runs of a task, as implied by its table."""
     return _HORIZONS[agent].get(name_of(task), 1_000_000)
 
 
 def name_of(task: str) -> str:
-    """A task's name without its version, and without the module that brings it (`module:Hopper-v0`)."""
+    """A task's name without its version and its module: Hopper for `module:Hopper-v0`."""
     return task.rpartition(":")[2].split("-")[0]

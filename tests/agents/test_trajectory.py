@@ -10,7 +10,7 @@ import torch
 from aes_rl import Adaptive, FullInformation, Uniform
 from aes_rl.agents.trajectory import Items, Trajectory, TrajectoryAgent
 from aes_rl.cli import main
-from aes_rl.lab.trajectories import Collector, run
+from aes_rl.lab.trajectory import Collector, run
 
 BASE = Trajectory(hidden=(4,), horizon=6, batch_size=3, learning_rate=1e-3)
 TASKS = {"CartPole-v1": BASE, "Pendulum-v1": replace(BASE, discount=0.9)}

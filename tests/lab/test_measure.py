@@ -6,7 +6,7 @@ import torch
 
 from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.lab.drawn import compare
+from aes_rl.lab.empirical import compare
 from aes_rl.lab.measure import expected_norms, measure
 from aes_rl.lab.variance import captured_fraction
 
@@ -55,7 +55,7 @@ def double_precision():
 def test_the_formula_is_the_variance_of_drawn_gradients(agent, sampler) -> None:
     """(f(p)/n² − ‖ḡ‖²)/|Ψ| against 3,000 pairs of batches weighted by 1/(n·p), within a 99.9 % bootstrap interval."""
     learner, replay = setting(agent, sampler)
-    (found,) = compare(learner, replay, BATCH, pairs=3000, noise_draws=400, confidence=0.999)
+    (found,) = compare(learner, replay, BATCH, pairs=3000, noise_samples=400, confidence=0.999)
     assert found.low < found.formula < found.high, found
     assert found.formula * BATCH / (BATCH + 1) < found.low, "the interval cannot tell a batch of 4 from one of 5"
 
@@ -64,7 +64,7 @@ def test_the_formula_is_the_variance_of_drawn_gradients(agent, sampler) -> None:
 def test_norms_in_adams_metric(agent) -> None:
     """Each sample's own gradient, squared, times the metric, summed over all parameters."""
     learner, replay = setting(agent, "adaptive", slots=6)
-    found = expected_norms(learner, replay, np.arange(6), noise_draws=1, metric="adam", seed=3).total
+    found = expected_norms(learner, replay, np.arange(6), noise_samples=1, metric="adam", seed=3).total
     noise = torch.randn(1, learner.noise_size(6), generator=torch.Generator().manual_seed(3))
     draws = noise.view(1, 6, -1)
     for slot in range(6):

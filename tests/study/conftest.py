@@ -22,7 +22,7 @@ TINY = Study(
         "capacity=200",
     ),
 )
-"""Two populations of two runs."""
+"""Two groups of two runs."""
 
 
 @pytest.fixture
@@ -32,5 +32,5 @@ def tiny():
 
 @pytest.fixture
 def longer():
-    """Three populations, each long enough to be interrupted."""
+    """Three groups, each long enough to be interrupted."""
     return replace(TINY, seeds=(2, 20, 200), env_steps=700)

@@ -1,4 +1,4 @@
-"""What a study is made of, and what it refuses."""
+"""The grid of a study, and the input that it rejects."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -7,33 +7,34 @@ from typing import Any
 import pytest
 
 from aes_rl.agents import DDPG
+from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.samplers import Adaptive
-from aes_rl.study.grid import Study, populations, prepare
+from aes_rl.study.grid import Study, prepare, run_groups
 
 
 def test_the_default_is_the_papers_experiment() -> None:
-    packed = populations(Study())
-    assert len(packed) == 16
-    assert sum(population.runs for population in packed) == 240
-    configs = {population.name: population.config for population in packed}
+    groups = run_groups(Study())
+    assert len(groups) == 16
+    assert sum(group.runs for group in groups) == 240
+    configs = {group.name: group.config for group in groups}
     assert configs["HalfCheetah-v5/sac/0"].env_steps == 3_000_000
     assert configs["Humanoid-v5/ddpg/0"].env_steps == 150_000
     assert configs["InvertedDoublePendulum-v5/sac/0"].sampler.adaptive.nu == 10_000
 
 
-def test_every_run_is_in_one_population() -> None:
+def test_every_run_is_in_one_group() -> None:
     study = Study(tasks=("Hopper-v5", "Ant-v5"), seeds=(1, 2, 3, 4, 5), members_per_population=7)
     runs = [
-        (population.config.task, population.config.agent, *member)
-        for population in populations(study)
-        for member in population.config.members
+        (group.config.task, group.config.agent, *member)
+        for group in run_groups(study)
+        for member in group.config.members
     ]
     assert len(runs) == len(set(runs)) == 2 * 2 * 3 * 5
-    assert all(population.runs <= 7 for population in populations(study))
+    assert all(group.runs <= 7 for group in run_groups(study))
 
 
-def test_an_options_words_are_taken_beside_its_numbers() -> None:
+def test_an_option_takes_words_as_well_as_numbers() -> None:
     assert assigned(Adaptive(), "nu=auto").nu == "auto"
     assert assigned(Adaptive(nu="auto"), "overwrite=uniform").overwrite == "uniform"
     assert assigned(Adaptive(nu="auto"), "nu=1000").nu == 1000
@@ -44,7 +45,7 @@ def test_an_options_words_are_taken_beside_its_numbers() -> None:
         assigned(Adaptive(), "nu=automatic")
 
 
-def test_options_of_ones_own_sampler_are_read_by_their_types() -> None:
+def test_options_of_a_users_sampler_are_read_by_their_types() -> None:
     @dataclass(frozen=True)
     class Own:
         label: str | None = None
@@ -62,15 +63,15 @@ def test_options_of_ones_own_sampler_are_read_by_their_types() -> None:
     assert assigned(Own(), "unknown=2.5").unknown == 2.5
 
 
-def test_a_study_says_where_two_variants_are_one() -> None:
+def test_a_study_names_the_task_where_two_variants_are_the_same() -> None:
     with pytest.raises(
         ValueError, match=r"HalfCheetah-v5, ddpg: samplers adaptive and adaptive:floor=0.1 have the same"
     ):
-        populations(Study(tasks=("HalfCheetah-v5",), samplers=("adaptive", "adaptive:floor=0.1")))
+        run_groups(Study(tasks=("HalfCheetah-v5",), samplers=("adaptive", "adaptive:floor=0.1")))
 
 
 def test_options_are_set_by_name(tiny) -> None:
-    config = populations(replace(tiny, set=("sac.learning_rate=1", "sampler.adaptive.floor=0.4", "device=cuda")))[
+    config = run_groups(replace(tiny, set=("sac.learning_rate=1", "sampler.adaptive.floor=0.4", "device=cuda")))[
         0
     ].config
     assert config.sac.learning_rate == 1.0
@@ -78,9 +79,9 @@ def test_options_are_set_by_name(tiny) -> None:
     assert config.device == "cuda"
 
 
-def test_a_population_steps_its_environments_itself_unless_on_a_gpu(tiny) -> None:
+def test_a_group_steps_its_environments_itself_unless_on_a_gpu(tiny) -> None:
     for further, workers in (((), 0), (("device=cuda",), None), (("workers=3",), 3), (("device=cuda", "workers=0"), 0)):
-        assert populations(replace(tiny, set=tiny.set + further))[0].config.workers == workers
+        assert run_groups(replace(tiny, set=tiny.set + further))[0].config.workers == workers
 
 
 @pytest.mark.parametrize(
@@ -106,7 +107,7 @@ def test_a_population_steps_its_environments_itself_unless_on_a_gpu(tiny) -> Non
         ({"members_per_population": 1}, "at least the number of samplers"),
     ],
 )
-def test_mistakes_are_told_before_anything_is_written(tiny, tmp_path, change, message) -> None:
+def test_mistakes_are_reported_before_anything_is_written(tiny, tmp_path, change, message) -> None:
     with pytest.raises(ValueError, match=message):
         prepare(replace(tiny, **change), tmp_path / "study")
     assert not (tmp_path / "study").exists()
@@ -121,3 +122,17 @@ def test_a_directory_holds_one_study(tiny, tmp_path) -> None:
     (tmp_path / "other" / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match="is not empty and holds no study"):
         prepare(tiny, tmp_path / "other")
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "", "{" + " " * 5_000_000 + "}"])
+def test_a_damaged_study_is_one_line(tiny, tmp_path, content) -> None:
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(UserError, match=r"study\.json (is|holds)"):
+        prepare(tiny, tmp_path)
+
+
+def test_a_linked_study_is_not_read(tiny, tmp_path) -> None:
+    (tmp_path / "elsewhere").write_text("{}")
+    (tmp_path / "study.json").symlink_to("elsewhere")
+    with pytest.raises(UserError, match="symbolic link"):
+        prepare(tiny, tmp_path)

@@ -1,4 +1,4 @@
-"""Studies on this machine: killed, failing, refused."""
+"""Studies on this machine: killed, failing, rejected."""
 
 import os
 import random
@@ -14,7 +14,7 @@ import pytest
 from aes_rl.cli import main
 from aes_rl.machine import cores
 from aes_rl.study.command import Execution, run_study
-from aes_rl.study.grid import populations, prepare
+from aes_rl.study.grid import prepare, run_groups
 from aes_rl.study.local import LocalExecutor
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob, execute
 
@@ -25,7 +25,7 @@ def evaluations(directory):
     return {path.relative_to(directory): path.read_bytes() for path in directory.rglob("evaluations.csv")}
 
 
-def words_of(study, directory):
+def argv_of(study, directory):
     return [
         "compare", str(directory), "--tasks", *study.tasks, "--agents", *study.agents, "--samplers", *study.samplers,
         "--seeds", *map(str, study.seeds), "--preset", study.preset, "--env-steps", str(study.env_steps),
@@ -40,7 +40,7 @@ def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path)
     expected = evaluations(tmp_path / "whole")
     assert len(expected) == 3
     generator = random.Random(0)
-    command = [sys.executable, "-m", "aes_rl", *words_of(longer, tmp_path / "killed")]
+    command = [sys.executable, "-m", "aes_rl", *argv_of(longer, tmp_path / "killed")]
     kills = 0
     for _ in range(20):
         with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
@@ -59,19 +59,19 @@ def test_a_study_killed_at_random_ends_as_an_uninterrupted_one(longer, tmp_path)
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_a_stopped_study_has_saved_when_it_ends_and_says_so(kind, longer, tmp_path) -> None:
     study = replace(longer, env_steps=3000)
-    words = words_of(replace(study, set=(*study.set[:-2], "capacity=200")), tmp_path)  # no checkpoint but the last
-    with subprocess.Popen([sys.executable, "-m", "aes_rl", *words], stdout=subprocess.PIPE, text=True) as process:
+    argv = argv_of(replace(study, set=(*study.set[:-2], "capacity=200")), tmp_path)  # no checkpoint but the last
+    with subprocess.Popen([sys.executable, "-m", "aes_rl", *argv], stdout=subprocess.PIPE, text=True) as process:
         while process.poll() is None and not list(tmp_path.rglob("progress.json")):
             time.sleep(0.05)
         process.send_signal(kind)
         time.sleep(0.02)
-        process.send_signal(kind)  # by somebody impatient
-        told, _ = process.communicate(timeout=60)
+        process.send_signal(kind)  # the user is impatient
+        output, _ = process.communicate(timeout=60)
     assert process.returncode == 128 + kind
-    assert "everything is saved" in told
+    assert "everything is saved" in output
     running = list(tmp_path.rglob("progress.json"))
     saved = [path.parent for path in tmp_path.rglob("checkpoint")]
-    assert {path.parent for path in running} <= set(saved), "somebody was left behind"
+    assert {path.parent for path in running} <= set(saved), "a worker did not save"
 
 
 def test_variants_of_one_sampler_make_a_study(tiny, tmp_path) -> None:
@@ -80,7 +80,7 @@ def test_variants_of_one_sampler_make_a_study(tiny, tmp_path) -> None:
     assert all("adaptive:floor=0.5" in path.read_text() for path in tmp_path.rglob("evaluations.csv"))
 
 
-def test_finished_populations_are_skipped(tiny, tmp_path) -> None:
+def test_finished_groups_are_skipped(tiny, tmp_path) -> None:
     first = run_study(tiny, tmp_path, FAST)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluations.csv")}
     second = run_study(tiny, tmp_path, FAST)
@@ -89,37 +89,37 @@ def test_finished_populations_are_skipped(tiny, tmp_path) -> None:
     assert {path: path.stat().st_mtime_ns for path in tmp_path.rglob("evaluations.csv")} == before
 
 
-def test_a_log_tells_how_far_populations_are(tiny, tmp_path, capsys, monkeypatch) -> None:
-    monkeypatch.setattr("aes_rl.study.command._SECONDS_A_LINE", 0)
+def test_a_log_shows_the_progress_of_groups(tiny, tmp_path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("aes_rl.study.command._LOG_INTERVAL", 0)
     run_study(tiny, tmp_path, FAST)
-    told = [line.split() for line in capsys.readouterr().out.splitlines() if " step " in line]
-    assert {words[0] for words in told} == {population.name for population in populations(tiny)}
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if " step " in line]
+    assert {words[0] for words in lines} == {group.name for group in run_groups(tiny)}
 
 
-def test_a_full_disk_fails_one_population_in_one_line(tiny, tmp_path, capsys) -> None:
-    packed = prepare(tiny, tmp_path / "study")
-    (tmp_path / "study" / packed[0].name / "evaluations.csv").symlink_to("/dev/full")
+def test_a_full_disk_fails_one_group_in_one_line(tiny, tmp_path, capsys) -> None:
+    groups = prepare(tiny, tmp_path / "study")
+    (tmp_path / "study" / groups[0].name / "evaluations.csv").symlink_to("/dev/full")
     with pytest.raises(SystemExit):
-        main(words_of(tiny, tmp_path / "study"))
+        main(argv_of(tiny, tmp_path / "study"))
     captured = capsys.readouterr()
     assert captured.err.count("\n") == 1
-    assert f"1 of 2 populations failed ({packed[0].name}: OSError: [Errno 28] No space left on device)" in captured.err
+    assert f"1 of 2 groups failed ({groups[0].name}: OSError: [Errno 28] No space left on device)" in captured.err
     assert "Traceback" in captured.out
-    assert (tmp_path / "study" / packed[1].name / "manifest.json").exists()
+    assert (tmp_path / "study" / groups[1].name / "manifest.json").exists()
 
 
-def test_bad_input_is_told_in_one_line(capsys) -> None:
-    for words, message in (
+def test_bad_input_is_reported_in_one_line(capsys) -> None:
+    for argv, message in (
         (["compare", "/proc/study", "--tasks", "InvertedPendulum-v5"], "/proc/study"),
         (["compare", "x", "--tasks", "Hoper-v5"], "the paper has no parameters for 'Hoper-v5'"),
         (["compare", "x", "--samplers", "adaptiv"], "unknown sampler 'adaptiv'"),
         (["compare", "x", "--threads", "0"], "threads is 0"),
     ):
         with pytest.raises(SystemExit):
-            main(words)
-        told = capsys.readouterr().err.strip()
-        assert message in told
-        assert "\n" not in told
+            main(argv)
+        error = capsys.readouterr().err.strip()
+        assert message in error
+        assert "\n" not in error
     assert not Path("x").exists()
 
 
@@ -130,9 +130,12 @@ class FailingJob(AbstractJob):
     def stop(self):
         pass
 
+    def kill(self):
+        pass
+
 
 class SometimesFailing(AbstractExecutor):
-    """Fails the first attempts at one population and hands the rest to real processes."""
+    """Fails the first attempts at one group and hands the rest to real processes."""
 
     most_jobs = 2
 
@@ -151,23 +154,25 @@ class SometimesFailing(AbstractExecutor):
 
 @pytest.mark.parametrize(("failures", "is_finished"), [(2, True), (3, False)])
 def test_failures_are_retried_a_stated_number_of_times(tiny, tmp_path, failures, is_finished) -> None:
-    packed = prepare(tiny, tmp_path)
-    news = []
-    executor = SometimesFailing(packed[0].name, failures)
-    summary = execute(packed, tmp_path, executor, retries=2, tell=lambda one: news.append((one.name, one.kind)))
-    assert (packed[0].name in summary.finished) == is_finished
-    assert packed[1].name in summary.finished
-    assert news.count((packed[0].name, "retried")) == 2
+    groups = prepare(tiny, tmp_path)
+    events = []
+    executor = SometimesFailing(groups[0].name, failures)
+    summary = execute(
+        groups, tmp_path, executor, retries=2, on_event=lambda event: events.append((event.name, event.kind))
+    )
+    assert (groups[0].name in summary.finished) == is_finished
+    assert groups[1].name in summary.finished
+    assert events.count((groups[0].name, "retried")) == 2
     if not is_finished:
-        assert summary.failed == {packed[0].name: "Traceback\nValueError: no luck"}
+        assert summary.failed == {groups[0].name: "Traceback\nValueError: no luck"}
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity") or cores() < 2, reason="needs two cores to bind to")
-def test_populations_on_a_gpu_have_cores_of_their_own(tiny, tmp_path) -> None:
-    """How they are started; what they train on is the configuration's."""
+def test_groups_on_a_gpu_have_separate_cores(tiny, tmp_path) -> None:
+    """Only how they are started; the configuration says what they train on."""
     assert LocalExecutor(device="cuda").most_jobs == 1
     executor = LocalExecutor(2, device="cuda")
-    directories = [tmp_path / population.name for population in prepare(tiny, tmp_path)]
+    directories = [tmp_path / group.name for group in prepare(tiny, tmp_path)]
     first, second = (executor.start(directory) for directory in directories)
     shares = [os.sched_getaffinity(job._process.pid) for job in (first, second)]
     first.stop()
@@ -179,13 +184,13 @@ def test_populations_on_a_gpu_have_cores_of_their_own(tiny, tmp_path) -> None:
     assert shares[0] | shares[1] == os.sched_getaffinity(0)
 
 
-def test_two_studies_at_once_do_not_train_a_population_twice(tiny, tmp_path) -> None:
-    packed = prepare(tiny, tmp_path / "study")
-    first, second = (LocalExecutor(1).start(tmp_path / "study" / packed[0].name) for _ in range(2))
+def test_two_studies_at_once_do_not_train_a_group_twice(tiny, tmp_path) -> None:
+    groups = prepare(tiny, tmp_path / "study")
+    first, second = (LocalExecutor(1).start(tmp_path / "study" / groups[0].name) for _ in range(2))
     deadline = time.monotonic() + 120
     while (first.outcome() is None or second.outcome() is None) and time.monotonic() < deadline:
         time.sleep(0.1)
     assert first.outcome() == second.outcome() == ""
-    rows = (tmp_path / "study" / packed[0].name / "evaluations.csv").read_text().splitlines()
-    assert len(rows) == 1 + 4 * packed[0].runs
-    assert len(populations(tiny)) == 2
+    rows = (tmp_path / "study" / groups[0].name / "evaluations.csv").read_text().splitlines()
+    assert len(rows) == 1 + 4 * groups[0].runs
+    assert len(run_groups(tiny)) == 2

@@ -13,17 +13,17 @@ from aes_rl.study.worker import progress_of
 pytestmark = pytest.mark.filterwarnings("ignore")  # Ray's own
 
 
-def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
+def test_a_study_that_loses_a_node_ends_with_the_same_results(longer, tmp_path) -> None:
     from ray.cluster_utils import Cluster
 
     from aes_rl.study.ray import RayExecutor
 
-    longer = replace(longer, env_steps=1200)  # so that both nodes are at work at the same time
+    longer = replace(longer, env_steps=1200)  # so that both nodes work at the same time
     run_study(longer, tmp_path / "local", Execution(processes=2, retries=0))
     cluster = Cluster(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
     doomed = cluster.add_node(num_cpus=1)
     executor = RayExecutor(cluster.address)
-    packed = prepare(longer, tmp_path / "ray")
+    groups = prepare(longer, tmp_path / "ray")
     state = {"lost": False}
     retried = []
 
@@ -38,19 +38,19 @@ def test_a_lost_node_costs_nothing_but_time(longer, tmp_path) -> None:
 
     try:
         summary = execute(
-            packed,
+            groups,
             tmp_path / "ray",
             executor,
             retries=2,
-            tell=lambda news: retried.append(news.name) if news.kind == "retried" else None,
-            tick=lose_a_node,
+            on_event=lambda event: retried.append(event.name) if event.kind == "retried" else None,
+            on_tick=lose_a_node,
         )
     finally:
         executor.close()
         cluster.shutdown()
     assert state["lost"]
     assert retried
-    assert sorted(summary.finished) == sorted(population.name for population in packed)
-    for population in packed:
-        files = [tmp_path / kind / population.name / "evaluations.csv" for kind in ("local", "ray")]
+    assert sorted(summary.finished) == sorted(group.name for group in groups)
+    for group in groups:
+        files = [tmp_path / kind / group.name / "evaluations.csv" for kind in ("local", "ray")]
         assert files[0].read_bytes() == files[1].read_bytes()

@@ -1,4 +1,4 @@
-"""A search for AES's parameters that is continued, and refused where it would mix with another."""
+"""A search for AES's parameters is resumed, and rejected where it would mix with another search."""
 
 import json
 from dataclasses import replace
@@ -7,11 +7,11 @@ import pytest
 
 from aes_rl.study.command import Execution
 from aes_rl.study.tune import Tune, run_search
-from aes_rl.training import record
+from aes_rl.training import run_files
 
 
 def search(directory, tiny, **options):
-    asked = {
+    given = {
         "task": "InvertedPendulum-v5",
         "trials": 2,
         "preset": "default",
@@ -20,15 +20,15 @@ def search(directory, tiny, **options):
         "compare": False,
         "execution": Execution(processes=2, retries=0),
     }
-    return run_search(Tune(directory, **asked | options))
+    return run_search(Tune(directory, **given | options))
 
 
-def test_a_search_goes_on_where_it_stopped(tiny, tmp_path) -> None:
+def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
     search(tmp_path, tiny)
     first = {path: path.read_bytes() for path in tmp_path.rglob("evaluations.csv")}
     best = search(tmp_path, tiny, trials=3)
     trials = sorted((tmp_path / "trials").iterdir())
-    configs = [record.read_config(path) for path in trials]
+    configs = [run_files.read_config(path) for path in trials]
     assert len(trials) == 3
     assert all(path.read_bytes() == before for path, before in first.items())
     assert all(config.members == [("adaptive", 2)] for config in configs)

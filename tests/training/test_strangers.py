@@ -12,7 +12,7 @@ import pytest
 
 from aes_rl import cli, extensions
 from aes_rl.cli import main
-from aes_rl.training import Training, record
+from aes_rl.training import Training, run_files
 from aes_rl.training.command import loaded
 from tests.training.test_damage import SMALL
 from tests.training.test_runs import stop_at
@@ -76,7 +76,7 @@ def test_a_module_that_was_typed_is_imported(run, monkeypatch) -> None:
     (run / "tasks.py").write_text("")
     monkeypatch.syspath_prepend(run)
     change(run, task="tasks:InvertedPendulum-v5")
-    extensions.taken_from(["--module", "tasks"])
+    extensions.extract_modules(["--module", "tasks"])
     loaded(run).close()
     del sys.modules["tasks"]
 
@@ -87,7 +87,9 @@ def test_a_file_here_does_not_take_the_place_of_an_installed_module(tmp_path) ->
     (here / "imageio.py").write_text("raise SystemExit('a stranger')")
     (here / "harmless.py").write_text("")
     script.parent.mkdir()
-    script.write_text("from aes_rl import extensions\nextensions.taken_from(['--module', 'harmless'])\nimport imageio")
+    script.write_text(
+        "from aes_rl import extensions\nextensions.extract_modules(['--module', 'harmless'])\nimport imageio"
+    )
     environment = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1]), "AES_RL_MODULES": ""}
     subprocess.run([sys.executable, str(script)], cwd=here, env=environment, check=True)
 
@@ -179,8 +181,8 @@ def test_a_configuration_of_nonsense_is_one_line(options, message, run, capsys) 
 def test_what_was_written_is_read(tmp_path) -> None:
     """All types that options have are among those of the paper's preset and of these."""
     for config in (Training(), Training(samplers=("adaptive:nu=auto", "uniform"), measure_variance_every=5)):
-        record.write_config(tmp_path, config)
-        assert record.read_config(tmp_path) == config
+        run_files.write_config(tmp_path, config)
+        assert run_files.read_config(tmp_path) == config
 
 
 class _Bug(ValueError):

@@ -1,1 +1,1 @@
-"""The laboratory: measurements of what selection does."""
+"""The laboratory: how much gradient variance samplers remove, and whether the paper's theory holds."""

@@ -1,17 +1,18 @@
-"""How much gradient variance a sampler removes at one moment of training: the yardstick of S5 on a real buffer.
+"""How much gradient variance a sampler removes at one moment of training, from the agent's gradients on its buffer.
 
-Parameters, buffer and random streams of the run stay as they are; the gradients that an update left are overwritten.
+Parameters, buffer and random streams of the run do not change; the gradients left by the last update are overwritten.
 """
 
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl import checks
@@ -21,51 +22,51 @@ from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_co
 from aes_rl.replay import Replay
 from aes_rl.types import Signals
 
-Array = np.ndarray[Any, Any]
 Metric = Literal["euclidean", "adam"]
 _CHUNK = 1024
 """Slots whose gradients are computed at a time."""
-_BOOTSTRAPS = 200
+_RESAMPLES = 200
+"""Of the bootstrap."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """One member at one moment. Fractions are of the variance that could be removed; nan where there is none."""
+    """One member at one moment. Fractions are of the removable variance; nan where there is none."""
 
     captured_fraction: float
     captured_low: float
     captured_high: float
-    """95 % bootstrap interval of the captured fraction; the fraction itself where every slot was looked at."""
+    """95 % bootstrap interval of the captured fraction; the fraction itself where all slots were measured."""
     ceiling: float
     """The captured fraction of the best distribution with the sampler's floor κ."""
     oracle_ratio: float
-    """f(p*)/f(u): what the oracle leaves of uniform's cost."""
+    """f(p*)/f(u): the best distribution's cost relative to uniform sampling's."""
     effective_batch_size: float
-    """The uniform batch that is as exact as one of this sampler's, both weighted by 1/(n·p)."""
+    """Size of the uniform batch with the same variance as one batch of this sampler, both weighted by 1/(n·p)."""
     variance: float
-    """Of a batch's mean gradient, drawn by this sampler and weighted by 1/(n·p): the trace of its covariance."""
+    """Trace of the covariance of a batch's mean gradient, drawn by this sampler and weighted by 1/(n·p)."""
     smallest_unbiased_weight: float
     largest_unbiased_weight: float
     """Range of 1/(n·p) over the slots, whatever weights the sampler itself gives."""
     by_network: dict[str, float]
-    """The captured fraction of every network's own gradient."""
+    """The captured fraction of each network's own gradient."""
     median_feedback_age: float = math.nan
-    """Updates since the last report on a slot, among slots reported on; nan where the replay does not remember."""
+    """Median number of updates since the last feedback on a slot, over slots that had any; nan if not remembered."""
     never_reported: float = math.nan
-    """Share of the slots that no update has reported on since they were written; nan likewise."""
+    """Fraction of the slots without feedback since they were written; nan if not remembered."""
 
 
 @dataclass(frozen=True)
 class Norms:
-    """Expected squared gradient norms d(i) of some slots, and the mean gradient's."""
+    """Expected squared gradient norms d(i) of some slots, and the squared norm of their mean gradient."""
 
     by_network: dict[str, Float[Tensor, "P m"]]
     of_mean: Float[Tensor, "P"]
-    """‖ḡ‖² over these slots, all networks together."""
+    """‖ḡ‖² over these slots, summed over networks."""
 
     @cached_property
     def total(self) -> Float[Tensor, "P m"]:
-        """All networks together."""
+        """d(i) summed over networks."""
         return torch.stack(list(self.by_network.values())).sum(dim=0)
 
 
@@ -74,12 +75,12 @@ def measure(
     replay: Replay,
     batch_size: int,
     slots: int | None = None,
-    noise_draws: int = 4,
+    noise_samples: int = 4,
     metric: Metric = "euclidean",
     seed: int = 0,
 ) -> list[Reading]:
-    """A reading of every member, from all live slots or from a uniform subsample of `slots` of them."""
-    checks.count("noise_draws", noise_draws)
+    """A reading per member, from all live slots or from a uniform subsample of `slots` of them."""
+    checks.count("noise_samples", noise_samples)
     if slots is not None:
         checks.count("slots", slots)
     live = len(replay)
@@ -88,88 +89,96 @@ def measure(
     generator = np.random.default_rng(seed)
     is_exact = slots is None or slots >= live
     chosen = np.arange(live) if is_exact else np.sort(generator.choice(live, slots, replace=False))
-    norms = expected_norms(agent, replay, chosen, noise_draws, metric, seed)
+    norms = expected_norms(agent, replay, chosen, noise_samples, metric, seed)
     probabilities = replay.sampler.probabilities().cpu()[:, chosen]
     floors = replay.sampler.distribution.floor.flatten().tolist()
-    resampled = None if is_exact else _resampled(len(chosen), generator)
+    resample_counts = None if is_exact else _resample_counts(len(chosen), generator)
     readings = [
-        _reading(norms, probabilities, member, floors[member], live, batch_size, resampled)
+        _reading(norms, probabilities, member, floors[member], live, batch_size, resample_counts)
         for member in range(len(floors))
     ]
     if replay.ages is None:
         return readings
-    slots_there = torch.from_numpy(chosen).to(replay.ages.heard.device)
-    ages = replay.ages.ages(slots_there, replay.draws).cpu()
-    return [_with_staleness(reading, own) for reading, own in zip(readings, ages, strict=True)]
+    chosen_on_device = torch.from_numpy(chosen).to(replay.storage.rows.device)
+    ages = replay.ages.ages(chosen_on_device, replay.draws).cpu()
+    return [_with_feedback_age(reading, own) for reading, own in zip(readings, ages, strict=True)]
 
 
 def expected_norms(
-    agent: AbstractAgent, replay: Replay, slots: Array, noise_draws: int, metric: Metric = "euclidean", seed: int = 0
+    agent: AbstractAgent,
+    replay: Replay,
+    slots: NDArray[np.int64],
+    noise_samples: int,
+    metric: Metric = "euclidean",
+    seed: int = 0,
 ) -> Norms:
-    """E d(i) over the update's noise, by the mean of some draws of it, of the same slots of every member."""
+    """E d(i) over the update's noise, estimated by a mean over noise samples, for the same slots of every member."""
     members = len(replay.streams.seeds)
     networks, scales = agent.trained(), agent.metric()
-    found: dict[str, Tensor] = {}
-    mean = {
+    norms: dict[str, Tensor] = {}
+    mean_gradient = {
         name: [torch.zeros_like(p, dtype=torch.float64) for p in net.parameters()] for name, net in networks.items()
     }
     try:
         for name, network in networks.items():
             network.metric = scales[name] if metric == "adam" else None
-        for look in looks(agent, replay, slots, noise_draws, seed):
-            for name, norm in look.signals.gradient_norm.items():
-                if name not in found:
-                    found[name] = torch.zeros(members, len(slots), dtype=torch.float64)
-                found[name][:, look.part] += norm.double().cpu() / look.draws
+        for chunk in signals_by_chunk(agent, replay, slots, noise_samples, seed):
+            for name, norm in chunk.signals.gradient_norm.items():
+                if name not in norms:
+                    norms[name] = torch.zeros(members, len(slots), dtype=torch.float64)
+                norms[name][:, chunk.part] += norm.double().cpu() / chunk.noise_samples
             for name, network in networks.items():
-                for total, parameter in zip(mean[name], network.parameters(), strict=True):
+                for total, parameter in zip(mean_gradient[name], network.parameters(), strict=True):
                     assert parameter.grad is not None
-                    total += parameter.grad.double() * (look.width / len(slots) / look.draws)
+                    total += parameter.grad.double() * (chunk.width / len(slots) / chunk.noise_samples)
     finally:
         for network in networks.values():
             network.metric = None
     of_mean = torch.zeros(members, dtype=torch.float64)
-    for name, totals in mean.items():
+    for name, totals in mean_gradient.items():
         for total, scale in zip(totals, _flat(scales[name]), strict=True):
             squares = total.square() * (scale if metric == "adam" else 1.0)
             of_mean += squares.reshape(members, -1).sum(dim=1).cpu()
-    return Norms(found, of_mean)
+    return Norms(norms, of_mean)
 
 
-class Look(NamedTuple):
-    """The gradients of some slots under one draw of the update's noise. Those of the networks are left in them."""
+class ChunkSignals(NamedTuple):
+    """Signals of a chunk of slots under one noise sample; the chunk's mean gradient is in the networks' `grad`."""
 
     part: slice
-    """Which of the slots asked for."""
-    draw: int
-    draws: int
-    """The draw of the noise, from 0, and how many there are."""
+    """Position of the chunk among the requested slots."""
+    noise_sample: int
+    """From 0."""
+    noise_samples: int
+    """How many there are: 1 for an agent whose update has no noise."""
     width: int
-    """By how much the networks' gradients are averages: slots here, and padding that adds nothing."""
+    """The number that the networks' gradients are divided by: slots of the chunk, and padding of weight 0."""
     signals: Signals
 
 
-def looks(agent: AbstractAgent, replay: Replay, slots: Array, noise_draws: int, seed: int) -> Iterator[Look]:
-    """The same slots of every member in chunks, each under some draws of the update's noise."""
+def signals_by_chunk(
+    agent: AbstractAgent, replay: Replay, slots: NDArray[np.int64], noise_samples: int, seed: int
+) -> Iterator[ChunkSignals]:
+    """Differentiate the losses at the same slots of every member, chunk by chunk, under several noise samples."""
     device, dtype = replay.storage.rows.device, replay.storage.rows.dtype
     members = len(replay.streams.seeds)
     generator = torch.Generator().manual_seed(seed)
-    draws = noise_draws if agent.noise_size(1) else 1
+    samples = noise_samples if agent.noise_size(1) else 1
     for start in range(0, len(slots), _CHUNK):
         own = slots[start : start + _CHUNK]
         count = len(own)
-        width = _CHUNK if device.type == "cuda" else count  # a GPU compiles anew for every other size
+        width = _CHUNK if device.type == "cuda" else count  # every further size is compiled again on a GPU
         padded = torch.from_numpy(np.resize(own, width)).to(device).expand(members, -1).contiguous()
-        batch = replay.storage.read(padded if replay.sampler.engine.name != "numba" else padded.numpy())
+        batch = replay.read(padded)
         weights = torch.zeros(padded.shape, dtype=dtype, device=device)
         weights[:, :count] = 1
-        for draw in range(draws):
+        for sample in range(samples):
             noise = torch.randn(members, agent.noise_size(width), generator=generator, dtype=dtype)
             signals = agent.differentiate(batch, weights, noise.to(device), slice(None)).signals
             assert signals.td_error is not None
             norms = {name: norm[:, :count] for name, norm in signals.gradient_norm.items()}
             part = slice(start, start + count)
-            yield Look(part, draw, draws, width, Signals(signals.td_error[:, :count], norms))
+            yield ChunkSignals(part, sample, samples, width, Signals(signals.td_error[:, :count], norms))
 
 
 def _reading(
@@ -179,22 +188,22 @@ def _reading(
     floor: float,
     live: int,
     batch_size: int,
-    resampled: Float[Tensor, "R m"] | None,
+    resample_counts: Float[Tensor, "R m"] | None,
 ) -> Reading:
     total, own = norms.total[member], probabilities[member]
-    # A uniform subsample of m slots estimates every sum over slots by live/m times its own.
+    # A uniform subsample of m slots estimates a sum over all slots by live/m times its own sum.
     factor = live / len(total)
     per_slot = cost(total, own) * factor / live**2
     uniform_per_slot, mean = uniform_cost(total) / len(total) ** 2, norms.of_mean[member]
     best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
     captured = _captured(total, own, factor)
     low = high = captured
-    if resampled is not None and not math.isnan(captured):
-        # All three costs are functions of sums over slots, and a resample is a count for each of them.
+    if resample_counts is not None and not math.isnan(captured):
+        # All three costs are functions of sums over slots, so a resample is a matrix product with its counts.
         terms = torch.stack([total, total / (own * factor), total.sqrt()], dim=1)
-        norm, share, root = (resampled @ terms).unbind(dim=1)
-        uniform = len(total) * norm
-        low, high = np.nanquantile((uniform - share) / (uniform - root.square()), (0.025, 0.975)).tolist()
+        norm_sum, cost_sum, root_sum = (resample_counts @ terms).unbind(dim=1)
+        uniform = len(total) * norm_sum
+        low, high = np.nanquantile((uniform - cost_sum) / (uniform - root_sum.square()), (0.025, 0.975)).tolist()
     weights = 1 / (live * own)
     return Reading(
         captured_fraction=captured,
@@ -210,20 +219,20 @@ def _reading(
     )
 
 
-def _resampled(slots: int, generator: np.random.Generator) -> Float[Tensor, "R m"]:
-    """How often every slot is in each bootstrap resample; the same for all members."""
-    counts = generator.multinomial(slots, np.full(slots, 1 / slots), size=_BOOTSTRAPS)
+def _resample_counts(slots: int, generator: np.random.Generator) -> Float[Tensor, "R m"]:
+    """How often each slot occurs in each bootstrap resample; the same for all members."""
+    counts = generator.multinomial(slots, np.full(slots, 1 / slots), size=_RESAMPLES)
     return torch.from_numpy(counts).double()
 
 
-def _with_staleness(reading: Reading, ages: Float[Tensor, "m"]) -> Reading:
+def _with_feedback_age(reading: Reading, ages: Float[Tensor, "m"]) -> Reading:
     known = ages[ages.isfinite()]
     median = known.median().item() if len(known) else math.nan
     return replace(reading, median_feedback_age=median, never_reported=1 - len(known) / len(ages))
 
 
 def _captured(norms: Float[Tensor, "m"], probabilities: Float[Tensor, "m"], factor: float) -> float:
-    """Captured fraction with the subsample's probabilities scaled to what they would be over these slots alone."""
+    """Captured fraction over a subsample; `factor` scales its probabilities to a sum of about one."""
     return captured_fraction(norms, probabilities * factor).item()
 
 

@@ -1,17 +1,16 @@
-"""A selection rule driven against known gradient norms, without training anything."""
+"""A sampler simulated on synthetic gradient norms whose drift is known, without training an agent."""
 
 import math
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from aes_rl.lab.variance import captured_fraction
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
-
-Array = np.ndarray[Any, Any]
 
 
 class Problem(Protocol):
@@ -19,41 +18,41 @@ class Problem(Protocol):
 
     slots: int
 
-    def squared_norms(self, update: int, slots: Array | None = None) -> Array:
-        """Those of some slots, or of all, at an update."""
+    def squared_norms(self, update: int, slots: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """The norms of some slots, or of all slots, at an update."""
 
 
 class Drifting:
-    """Lognormal norms of which a share stays for good and the rest wanders.
+    """Lognormal norms with a constant part and a part that drifts.
 
-    log d(i) = σ·(√share · a(i) + √(1−share) · b(i, t)), where b keeps a correlation of e^(−t/τ) with itself t updates
-    ago: a sum of waves whose frequencies are Cauchy distributed.
+    log d(i) = σ·(√share · a(i) + √(1−share) · b(i, t)), where the correlation of b at two updates t apart is e^(−t/τ):
+    b is a sum of waves whose frequencies are Cauchy distributed.
     """
 
     def __init__(self, slots: int, oracle_ratio: float, share: float, time_constant: float = 1.0, seed: int = 0):
-        """`oracle_ratio` is f(p*)/f(u), which fixes the spread σ."""
+        """`oracle_ratio` is f(p*)/f(u), which determines the spread σ; `time_constant` is τ."""
         generator = np.random.default_rng(seed)
         self.slots = slots
         self._spread = math.sqrt(-4 * math.log(oracle_ratio))
         self._share = share
-        self._lasting = generator.normal(size=slots)
+        self._constant = generator.normal(size=slots)
         self._frequency = generator.standard_cauchy((slots, 6)) / time_constant
         self._phase = generator.uniform(0, 2 * math.pi, (slots, 6))
 
-    def squared_norms(self, update: int, slots: Array | None = None) -> Array:
-        """Those of some slots, or of all, at an update."""
+    def squared_norms(self, update: int, slots: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
+        """The norms of some slots, or of all slots, at an update."""
         own = slice(None) if slots is None else slots
         waves = np.cos(self._frequency[own] * update + self._phase[own])
-        wandering = math.sqrt(2 / waves.shape[-1]) * waves.sum(axis=-1)
-        logs = math.sqrt(self._share) * self._lasting[own] + math.sqrt(1 - self._share) * wandering
-        norms: Array = np.exp(self._spread * logs)
+        drifting = math.sqrt(2 / waves.shape[-1]) * waves.sum(axis=-1)
+        logs = math.sqrt(self._share) * self._constant[own] + math.sqrt(1 - self._share) * drifting
+        norms: NDArray[np.float64] = np.exp(self._spread * logs)
         return norms
 
 
 def captured_over_time(
-    config: Any, problem: Problem, batch_size: int, updates: int, looks: int = 5, seed: int = 1
+    config: object, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
 ) -> list[float]:
-    """Captured fractions (S5) of a sampler at equal distances, while it draws and hears of the problem's norms."""
+    """Captured fractions at regular intervals of a sampler that draws and gets the problem's norms as feedback."""
     sampler = Sampler([config], capacity=problem.slots, total_updates=updates)
     streams = Streams([seed], sampler.engine)
     for _ in range(problem.slots):
@@ -64,7 +63,7 @@ def captured_over_time(
         norms = torch.from_numpy(problem.squared_norms(update, draw.slots[0].numpy())).unsqueeze(0)
         sampler.feedback(draw, Signals(norms.sqrt(), {"all": norms}))
         sampler.advance(update)
-        if update % (updates // looks) == 0:
-            everything = torch.from_numpy(problem.squared_norms(update)).unsqueeze(0)
-            captured.append(captured_fraction(everything, sampler.probabilities()).item())
+        if update % (updates // measurements) == 0:
+            all_norms = torch.from_numpy(problem.squared_norms(update)).unsqueeze(0)
+            captured.append(captured_fraction(all_norms, sampler.probabilities()).item())
     return captured

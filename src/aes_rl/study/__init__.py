@@ -1,1 +1,1 @@
-"""Whole studies: tasks × agents × samplers × seeds, on this machine or on a Ray cluster, interrupted at will."""
+"""Studies: tasks × agents × samplers × seeds, on this machine or on a Ray cluster, resumed after any interruption."""

@@ -14,33 +14,33 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextC
 from aes_rl import checks
 from aes_rl.errors import RunError
 from aes_rl.machine import on_signals
-from aes_rl.study.grid import Population, Study, prepare
+from aes_rl.study.grid import RunGroup, Study, prepare
 from aes_rl.study.local import LocalExecutor
-from aes_rl.study.schedule import AbstractExecutor, News, Summary, execute
+from aes_rl.study.schedule import AbstractExecutor, Event, Summary, execute
 from aes_rl.study.worker import progress_of
 
 _console = Console()
-_SECONDS_A_LINE = 60
-"""Between two lines about a population in a log, where nobody sees its bar move."""
+_LOG_INTERVAL = 60
+"""Seconds between two progress lines of a group where the output is no terminal."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """Where and how a study runs; not part of what it is, so it may change between two calls."""
+    """Where and how a study runs; these options do not affect its results and may change between two calls."""
 
     engine: Literal["local", "ray"] = "local"
-    """Processes of this machine, or a Ray cluster."""
+    """Where run groups are trained: in processes of this machine, or on a Ray cluster."""
     address: str | None = None
-    """With Ray: an existing cluster's address; by default one is started on this machine."""
+    """With Ray: the address of an existing cluster; by default a cluster is started on this machine."""
     processes: int | None = None
-    """Populations at a time on this machine; by default as many as the cores allow, on a GPU one. Several on a GPU
-    share the cores out among them."""
+    """Groups trained at a time on this machine; by default one per available core, or one on a GPU. Several groups on a
+    GPU divide the cores among them."""
     threads: int = 1
-    """Processor threads of one population."""
+    """CPU threads per group."""
     gpus: float = 0.0
-    """With Ray: GPUs of one population, fractions included."""
+    """With Ray: GPUs per group; may be a fraction."""
     retries: int = 2
-    """How often a failed population is tried again, from its checkpoint."""
+    """How many times a failed group is restarted from its checkpoint."""
 
     def __post_init__(self) -> None:
         checks.count("threads", self.threads)
@@ -49,62 +49,62 @@ class Execution:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train every combination of task, agent, sampler and seed; the same command continues a stopped study."""
+    """Train all combinations of task, agent, sampler and seed; the same command resumes a stopped study."""
 
     directory: tyro.conf.Positional[Path]
-    """Where the study's files go."""
+    """Directory of the study's files."""
     study: Annotated[Study, tyro.conf.arg(name="")]
     execution: Annotated[Execution, tyro.conf.arg(name="")]
 
 
-def compare(words: list[str]) -> None:
-    """Run a study and say what became of it."""
-    asked = tyro.cli(Compare, prog="aes-rl compare", args=words)
-    run_study(asked.study, asked.directory, asked.execution)
+def compare(argv: list[str]) -> None:
+    """Run a study and print a summary."""
+    args = tyro.cli(Compare, prog="aes-rl compare", args=argv)
+    run_study(args.study, args.directory, args.execution)
 
 
 def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
-    """Train what is missing, with progress; raises if some population failed to the last."""
-    packed = prepare(study, directory)
-    runs = sum(population.runs for population in packed)
-    _console.print(f"{runs} runs in {len(packed)} populations, in {directory}")
-    executor = executor_of(execution, packed[0].config.device)
+    """Train the unfinished run groups with a progress display; raises if a group failed after all retries."""
+    groups = prepare(study, directory)
+    runs = sum(group.runs for group in groups)
+    _console.print(f"{runs} runs in {len(groups)} groups, in {directory}")
+    executor = executor_of(execution, groups[0].config.device)
     try:
-        summary = execute_shown(packed, directory, executor, execution.retries)
+        summary = execute_with_progress(groups, directory, executor, execution.retries)
     finally:
         executor.close()
-    counts = {population.name: population.runs for population in packed}
+    counts = {group.name: group.runs for group in groups}
     done = sum(counts[name] for name in summary.finished + summary.skipped)
-    _console.print(f"{done} of {runs} runs are finished. Look at them with\n  aes-rl report {directory}")
+    _console.print(f"{done} of {runs} runs are finished. Write the report with\n  aes-rl report {directory}")
     if summary.failed:
         last_lines = "; ".join(f"{name}: {_last_line(reason)}" for name, reason in summary.failed.items())
-        raise RunError(f"{len(summary.failed)} of {len(packed)} populations failed ({last_lines})")
+        raise RunError(f"{len(summary.failed)} of {len(groups)} groups failed ({last_lines})")
     return summary
 
 
-def execute_shown(packed: list[Population], directory: Path, executor: AbstractExecutor, retries: int) -> Summary:
-    """Train populations with progress; on Ctrl-C or SIGTERM save, say so, and end with the code a shell expects."""
+def execute_with_progress(groups: list[RunGroup], directory: Path, executor: AbstractExecutor, retries: int) -> Summary:
+    """Train groups with a progress display; on SIGINT or SIGTERM save, say so, and exit with 128 + the signal."""
     signals: list[int] = []
     try:
-        with on_signals(signals.append), shown(packed, directory) as (tell, tick):
+        with on_signals(signals.append), progress_display(groups, directory) as (on_event, refresh):
 
-            def look_and_tick(running: list[str]) -> None:
+            def on_tick(running: list[str]) -> None:
                 if signals:
                     raise _Stopped
-                tick(running)
+                refresh(running)
 
-            return execute(packed, directory, executor, retries=retries, tell=tell, tick=look_and_tick)
+            return execute(groups, directory, executor, retries=retries, on_event=on_event, on_tick=on_tick)
     except _Stopped:
-        _console.print("stopped; everything is saved. Continue with the same command")
+        _console.print("stopped; everything is saved. Resume with the same command")
         raise SystemExit(128 + signals[0]) from None
 
 
 class _Stopped(Exception):
-    """A signal asked for an end."""
+    """A signal has arrived."""
 
 
 def executor_of(execution: Execution, device: str) -> AbstractExecutor:
-    """The executor asked for, of populations that learn on a device."""
+    """The chosen executor, for groups that train on a device."""
     if execution.engine == "local":
         return LocalExecutor(execution.processes, execution.threads, device)
     from aes_rl.study.ray import RayExecutor
@@ -113,41 +113,41 @@ def executor_of(execution: Execution, device: str) -> AbstractExecutor:
 
 
 @contextmanager
-def shown(
-    packed: list[Population], directory: Path
-) -> Iterator[tuple[Callable[[News], None], Callable[[list[str]], None]]]:
-    """A bar for the whole study and one for each running population, with its newest scores; in a log, lines."""
-    steps = {population.name: population.config.env_steps for population in packed}
+def progress_display(
+    groups: list[RunGroup], directory: Path
+) -> Iterator[tuple[Callable[[Event], None], Callable[[list[str]], None]]]:
+    """A bar for the study and one per running group with its latest returns; lines where the output is no terminal."""
+    steps = {group.name: group.config.env_steps for group in groups}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[scores]}"), console=_console) as bars:
-        whole = bars.add_task("populations", total=len(packed), scores="")
-        lines: dict[str, TaskID] = {}
+        whole = bars.add_task("groups", total=len(groups), scores="")
+        tasks: dict[str, TaskID] = {}
         logged: dict[str, float] = {}
 
-        def tell(news: News) -> None:
-            if news.kind == "started":
-                lines[news.name] = bars.add_task(news.name, total=steps[news.name], scores="")
-                logged[news.name] = time.monotonic()
+        def on_event(event: Event) -> None:
+            if event.kind == "started":
+                tasks[event.name] = bars.add_task(event.name, total=steps[event.name], scores="")
+                logged[event.name] = time.monotonic()
                 return
-            bars.remove_task(lines.pop(news.name))
-            if news.kind == "finished":
-                bars.print(f"finished {news.name}")
+            bars.remove_task(tasks.pop(event.name))
+            if event.kind == "finished":
+                bars.print(f"finished {event.name}")
             else:
-                bars.print(f"{news.kind} {news.name}:\n{news.text}", markup=False)
-            if news.kind != "retried":
+                bars.print(f"{event.kind} {event.name}:\n{event.text}", markup=False)
+            if event.kind != "retried":
                 bars.advance(whole)
 
-        def tick(running: list[str]) -> None:
+        def refresh(running: list[str]) -> None:
             for name in running:
-                told = progress_of(directory / name)
-                scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in told.get("scores", {}).items())
-                step = told.get("env_step", 0)
-                bars.update(lines[name], completed=step, scores=scores)
-                if not _console.is_terminal and time.monotonic() - logged[name] > _SECONDS_A_LINE:
+                progress = progress_of(directory / name)
+                scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in progress.get("scores", {}).items())
+                step = progress.get("env_step", 0)
+                bars.update(tasks[name], completed=step, scores=scores)
+                if not _console.is_terminal and time.monotonic() - logged[name] > _LOG_INTERVAL:
                     logged[name] = time.monotonic()
                     bars.print(f"{name} step {step:,} of {steps[name]:,}  {scores}", soft_wrap=True)
 
-        yield tell, tick
+        yield on_event, refresh
 
 
 def _last_line(text: str) -> str:

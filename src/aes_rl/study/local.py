@@ -1,4 +1,4 @@
-"""Populations in processes of this machine."""
+"""Run groups in processes of this machine."""
 
 import os
 import signal
@@ -10,31 +10,29 @@ from pathlib import Path
 from typing_extensions import override
 
 from aes_rl import files
-from aes_rl.machine import cores, share_out
+from aes_rl.machine import core_shares, cores
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
-_LONGEST_STOP = 120
-"""Seconds a worker has for its last checkpoint."""
-
-
+_STOP_TIMEOUT = 120
+"""Seconds that a worker has to write its last checkpoint."""
 _MOST_LOG = 100_000_000
-"""Bytes of the longest log of a worker."""
+"""Largest size of a worker's log in bytes."""
 
 
 class LocalExecutor(AbstractExecutor):
-    """As many workers at a time as the processor has cores for; on a GPU one, or several with cores of their own.
+    """Trains several groups at a time on the CPU, one per `threads` cores; on a GPU one, or several on separate cores.
 
-    There a worker has processes that step environments and play test episodes. Their number follows from the cores
-    that it is bound to, and they do not get in the way of another worker's.
+    On a GPU a worker has further processes, for environments and test episodes. Binding each worker to its share of the
+    cores determines their number and keeps them off the other workers' cores.
     """
 
     def __init__(self, processes: int | None = None, threads: int = 1, device: str = "cpu"):
         is_on_gpu = device != "cpu"
         self.most_jobs = processes or (1 if is_on_gpu else max(1, cores() // threads))
         self._threads = threads
-        self._shares = share_out(self.most_jobs) if is_on_gpu else []
+        self._shares = core_shares(self.most_jobs) if is_on_gpu else []
         self._jobs: dict[frozenset[int], _Process] = {}
-        """The last one of every share."""
+        """The last job of each share of the cores."""
 
     @override
     def start(self, directory: Path) -> AbstractJob:
@@ -57,7 +55,7 @@ class _Process(AbstractJob):
         command = [sys.executable, "-m", "aes_rl.study.worker", str(directory), "--threads", str(threads)]
         with files.open_to_write(directory / "worker.log") as log:
             log.truncate(0)
-            # A pipe as its input tells the worker when this process is gone; a group of its own keeps Ctrl-C away.
+            # The worker's standard input is a pipe that ends with this process; a new session keeps Ctrl-C from it.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -70,12 +68,12 @@ class _Process(AbstractJob):
         self._lifeline = self._process.stdin
 
     def bind(self, share: frozenset[int]) -> None:
-        """Keep it, and what it will start, to some cores."""
-        with suppress(ProcessLookupError):  # it has ended already
+        """Restrict it, and the processes that it starts, to some cores."""
+        with suppress(ProcessLookupError):  # it has already ended
             os.sched_setaffinity(self._process.pid, share)
 
     def has_ended(self) -> bool:
-        """Whether its cores are free."""
+        """Whether the process has ended."""
         return self._process.poll() is not None
 
     @override
@@ -86,9 +84,9 @@ class _Process(AbstractJob):
         self._lifeline.close()
         if code == 0:
             return ""
-        told = self._directory / "failure.txt"
-        if code == 1 and files.is_file(told):
-            return files.read_text(told, _MOST_LOG).strip()
+        failure = self._directory / "failure.txt"
+        if code == 1 and files.is_file(failure):
+            return files.read_text(failure, _MOST_LOG).strip()
         log = files.read_text(self._directory / "worker.log", _MOST_LOG).strip()
         return f"{log[-2000:]}\nthe worker ended with exit code {code}".strip()
 
@@ -97,7 +95,7 @@ class _Process(AbstractJob):
         if self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
             try:
-                self._process.wait(_LONGEST_STOP)
+                self._process.wait(_STOP_TIMEOUT)
             except subprocess.TimeoutExpired:
                 self.kill()
         self._lifeline.close()

@@ -1,8 +1,7 @@
-"""Populations as tasks of a Ray cluster, which shares the study's directory."""
+"""Run groups as tasks of a Ray cluster whose nodes share the study's directory."""
 
 import traceback
 from pathlib import Path
-from typing import Any
 
 from typing_extensions import override
 
@@ -17,15 +16,15 @@ except ImportError as error:
 
 
 class RayExecutor(AbstractExecutor):
-    """Hands every population to the cluster at once; Ray decides where and when, by the resources it asks for."""
+    """Submits all groups to the cluster at once; Ray decides where and when they run, by the requested resources."""
 
     most_jobs = 10**9
 
     def __init__(self, address: str | None = None, processors: float = 1.0, gpus: float = 0.0):
-        """Join the cluster at `address`, or start one on this machine; resources are those of one population."""
-        own = {"env_vars": extensions.as_environment()}
-        ray.init(address=address, log_to_driver=False, include_dashboard=False, runtime_env=own)
-        # The scheduler above retries, and counts; what a lost node leaves behind is continued from its checkpoint.
+        """Join the cluster at `address`, or start one on this machine; the resources are per group."""
+        environment = {"env_vars": extensions.as_environment()}
+        ray.init(address=address, log_to_driver=False, include_dashboard=False, runtime_env=environment)
+        # Retries are counted by the study's scheduler; a group of a lost node resumes from its checkpoint.
         options = {"num_cpus": processors, "num_gpus": gpus, "max_retries": 0}
         self._train = ray.remote(_train).options(**options)
         self._threads = max(1, int(processors))
@@ -40,7 +39,7 @@ class RayExecutor(AbstractExecutor):
 
 
 class _Task(AbstractJob):
-    def __init__(self, reference: Any):
+    def __init__(self, reference: "ray.ObjectRef[str]"):
         self._reference = reference
 
     @override
@@ -49,10 +48,10 @@ class _Task(AbstractJob):
         if not done:
             return None
         try:
-            told: str = ray.get(self._reference)
-        except Exception as error:  # the node died, or the process did
+            outcome: str = ray.get(self._reference)
+        except Exception as error:  # the node or the process died
             return f"{type(error).__name__}: {error}"
-        return told
+        return outcome
 
     @override
     def stop(self) -> None:
@@ -65,11 +64,11 @@ class _Task(AbstractJob):
 
 
 def _train(directory: str, threads: int) -> str:
-    """What went wrong, or an empty string."""
-    from aes_rl.study.worker import train_population
+    """The traceback of an error, or an empty string."""
+    from aes_rl.study.worker import train_group
 
     try:
-        train_population(Path(directory), threads)
+        train_group(Path(directory), threads)
     except Exception:
         return traceback.format_exc()
     return ""

@@ -1,4 +1,4 @@
-"""Which population runs next, what is tried again, and what became of each; the same for every executor."""
+"""The scheduler of a study: which run group starts next and which failure is retried; the same for all executors."""
 
 import time
 from abc import ABC, abstractmethod
@@ -6,82 +6,82 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Literal
 
-from aes_rl.study.grid import Population
-from aes_rl.training.record import is_finished
+from aes_rl.study.grid import RunGroup
+from aes_rl.training.run_files import is_finished
 
-_MOST_STOPPED = 32
-"""Jobs that are waited for at a time when a study stops."""
+_STOPPING_THREADS = 32
+"""Jobs that are stopped at a time when a study is interrupted."""
 
 
 class AbstractJob(ABC):
-    """One attempt at one population."""
+    """One attempt to train one run group."""
 
     @abstractmethod
     def outcome(self) -> str | None:
-        """None while it runs, an empty string if it finished, else what went wrong."""
+        """None while it runs, an empty string after success, else the error."""
 
     @abstractmethod
     def stop(self) -> None:
-        """Let it save and end; returns when it has."""
+        """Make it save a checkpoint and end; returns when it has ended."""
 
     @abstractmethod
     def kill(self) -> None:
-        """End it at once, from another thread than the one that waits in `stop` too."""
+        """End it at once; may be called while another thread waits in `stop`."""
 
 
 class AbstractExecutor(ABC):
-    """A place where populations are trained."""
+    """A place where run groups are trained."""
 
     most_jobs: int
-    """How many it takes at a time."""
+    """Jobs that may run at a time."""
 
     @abstractmethod
     def start(self, directory: Path) -> AbstractJob:
-        """Start or continue the population of a directory."""
+        """Start or resume the group of a directory."""
 
     @abstractmethod
     def close(self) -> None:
-        """Give back what the executor holds."""
+        """Release the executor's resources."""
 
 
 @dataclass
 class Summary:
-    """What became of the populations, by name."""
+    """The outcome per group, by name."""
 
     finished: list[str] = field(default_factory=list)
     skipped: list[str] = field(default_factory=list)
-    """Finished before."""
+    """Already finished before."""
     failed: dict[str, str] = field(default_factory=dict)
-    """With what went wrong the last time."""
+    """With the error of the last attempt."""
 
 
 @dataclass(frozen=True)
-class News:
-    """Something to tell the user."""
+class Event:
+    """A change in the state of a group."""
 
     name: str
-    kind: str
-    """started, finished, retried or failed."""
+    kind: Literal["started", "finished", "retried", "failed"]
     text: str = ""
 
 
 def execute(
-    packed: Sequence[Population],
+    groups: Sequence[RunGroup],
     directory: Path,
     executor: AbstractExecutor,
     *,
     retries: int = 2,
-    tell: Callable[[News], None] = lambda _: None,
-    tick: Callable[[list[str]], None] = lambda _: None,
+    on_event: Callable[[Event], None] = lambda _: None,
+    on_tick: Callable[[list[str]], None] = lambda _: None,
 ) -> Summary:
-    """Train what is not finished; a failure is tried again and then left, and does not stop the rest.
+    """Train the unfinished groups; a group that fails after all retries does not stop the others.
 
-    `tell` hears of every start and end, `tick` several times a second which populations run. On an exception, such as
-    from a signal, the jobs save and end first.
+    `on_event` is called at every start and end of a job, `on_tick` ten times per second with the running groups. If one
+    of them raises, as after a signal, the jobs save and end first.
     """
-    summary = Summary(skipped=[own.name for own in packed if is_finished(directory / own.name)])
-    waiting = [own.name for own in packed if own.name not in summary.skipped]
+    summary = Summary(skipped=[group.name for group in groups if is_finished(directory / group.name)])
+    waiting = [group.name for group in groups if group.name not in summary.skipped]
     failures = dict.fromkeys(waiting, 0)
     running: dict[str, AbstractJob] = {}
     try:
@@ -89,7 +89,7 @@ def execute(
             while waiting and len(running) < executor.most_jobs:
                 name = waiting.pop(0)
                 running[name] = executor.start(directory / name)
-                tell(News(name, "started"))
+                on_event(Event(name, "started"))
             for name, job in list(running.items()):
                 outcome = job.outcome()
                 if outcome is None:
@@ -97,17 +97,17 @@ def execute(
                 del running[name]
                 if is_finished(directory / name):
                     summary.finished.append(name)
-                    tell(News(name, "finished"))
+                    on_event(Event(name, "finished"))
                     continue
                 reason = outcome or "it ended without finishing"
                 failures[name] += 1
                 if failures[name] <= retries:
                     waiting.append(name)
-                    tell(News(name, "retried", reason))
+                    on_event(Event(name, "retried", reason))
                 else:
                     summary.failed[name] = reason
-                    tell(News(name, "failed", reason))
-            tick(list(running))
+                    on_event(Event(name, "failed", reason))
+            on_tick(list(running))
             time.sleep(0.1)
     except BaseException:
         _stop(list(running.values()))
@@ -116,10 +116,10 @@ def execute(
 
 
 def _stop(jobs: list[AbstractJob]) -> None:
-    """Let all jobs save and end; a second signal ends them at once."""
-    with ThreadPoolExecutor(_MOST_STOPPED) as together:
+    """Make all jobs save and end; a second signal ends them at once."""
+    with ThreadPoolExecutor(_STOPPING_THREADS) as pool:
         try:
-            list(together.map(lambda job: job.stop(), jobs))
+            list(pool.map(lambda job: job.stop(), jobs))
         except KeyboardInterrupt:
             for job in jobs:
                 job.kill()

@@ -1,7 +1,7 @@
-"""One population trained to its end in this process, its progress and its fate told in files.
+"""Trains one run group to its end in this process and reports progress and failure in files.
 
-`python -m aes_rl.study.worker DIRECTORY` does it for a directory that holds a config.json. It stops, saved, when its
-standard input ends, so a worker does not outlive the study that started it.
+`python -m aes_rl.study.worker DIRECTORY` trains the group of a directory that holds a config.json. It saves and stops
+when its standard input ends, so that a worker does not outlive the study that started it.
 """
 
 import argparse
@@ -20,46 +20,48 @@ import torch
 
 from aes_rl import files
 from aes_rl.errors import UserError
-from aes_rl.training import Interrupted, Session, record
+from aes_rl.training import Interrupted, Runner, run_files
 
 STOPPED = 3
-"""Exit code of a worker that was asked to stop and has saved."""
-_PATIENCE = 120
-"""Seconds to wait for another process to leave the directory, such as a worker that is still saving."""
+"""Exit code of a worker that saved and stopped after a signal."""
+_LOCK_TIMEOUT = 120
+"""Seconds to wait for another process to release the directory, such as a worker that is still saving."""
+_PROGRESS_INTERVAL = 0.5
+"""Seconds between two writes of progress.json."""
 
 
-def train_population(directory: Path, threads: int = 1) -> None:
-    """Start or continue the run of a directory. A finished one is left alone."""
+def train_group(directory: Path, threads: int = 1) -> None:
+    """Start or resume the group of a directory; does nothing if it is finished."""
     torch.set_num_threads(threads)
-    if record.is_finished(directory):
+    if run_files.is_finished(directory):
         return
-    session = Session(record.read_config(directory), directory, _PATIENCE)
+    runner = Runner(run_files.read_config(directory), directory, _LOCK_TIMEOUT)
     (directory / "failure.txt").unlink(missing_ok=True)
     try:
-        told = 0.0
-        for step in session.steps():
-            if time.monotonic() - told > 0.5:
-                told = time.monotonic()
-                _tell(directory, step.env_step, session)
+        last_write = 0.0
+        for step in runner.steps():
+            if time.monotonic() - last_write > _PROGRESS_INTERVAL:
+                last_write = time.monotonic()
+                _write_progress(directory, step.env_step, runner)
     finally:
-        session.close()
+        runner.close()
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
-    """What a running worker said last: its step and the mean score of every sampler."""
+    """The latest progress of a running worker: its step and the mean return of each sampler; empty if unknown."""
     try:
         return files.read_json(directory / "progress.json")
     except (OSError, UserError):
         return {}
 
 
-def _tell(directory: Path, env_step: int, session: Session) -> None:
-    told = {"env_step": env_step, "scores": session.mean_scores()}
-    files.write_whole(directory / "progress.json", json.dumps(told))
+def _write_progress(directory: Path, env_step: int, runner: Runner) -> None:
+    progress = {"env_step": env_step, "scores": runner.mean_scores()}
+    files.write_whole(directory / "progress.json", json.dumps(progress))
 
 
 def _stop_with_parent() -> None:
-    """Ask this process to stop once its standard input ends."""
+    """Send this process a SIGTERM once its standard input ends."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -70,22 +72,22 @@ def _stop_with_parent() -> None:
 
 
 def main() -> None:
-    """Train the population of the directory named on the command line."""
+    """Train the group of the directory given on the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("directory", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the session listens
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner handles signals
     _stop_with_parent()
     try:
-        train_population(arguments.directory, arguments.threads)
+        train_group(arguments.directory, arguments.threads)
     except Interrupted:
         sys.exit(STOPPED)
     except Exception:
-        told = traceback.format_exc()
-        sys.stderr.write(told)
-        with suppress(OSError):  # a full disk may be the reason
-            files.write_whole(arguments.directory / "failure.txt", told)
+        report = traceback.format_exc()
+        sys.stderr.write(report)
+        with suppress(OSError):  # the disk may be full
+            files.write_whole(arguments.directory / "failure.txt", report)
         sys.exit(1)
 
 

@@ -1,1 +1,0 @@
-"""The laboratory's experiments as commands: `aes-rl lab`."""
