@@ -4,13 +4,14 @@ import csv
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from aes_rl import Adaptive, Predictive, Uniform
 from aes_rl.cli import main
 from aes_rl.lab.commands.score import Scoring, averages, parse
 from aes_rl.lab.parallel import Simulation, simulate
-from aes_rl.lab.recorded import Facts, find
+from aes_rl.lab.recorded import Facts, find, load
 from aes_rl.lab.score import Point, Score
 from aes_rl.samplers.registry import RULES
 
@@ -45,6 +46,14 @@ def problems(tmp_path_factory):
     main(["train", str(folder / "run"), *RUN.split()])
     main(["lab", "pack", str(folder / "run"), str(folder / "problems" / "pendulum.safetensors")])
     return folder / "problems"
+
+
+def test_a_packed_problem_can_be_packed_again(problems, tmp_path) -> None:
+    source, target = problems / "pendulum.safetensors", tmp_path / "thinner.safetensors"
+    main(["lab", "pack", str(source), str(target), "--thinning", "2", "--every", "3"])
+    again, thinned = load(target), load(source).thinned(2, every=3)
+    assert again.facts == thinned.facts
+    assert np.array_equal(again.errors, thinned.errors)
 
 
 def test_score_prints_every_sampler(problems, tmp_path, capsys, monkeypatch) -> None:

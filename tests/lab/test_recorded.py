@@ -1,6 +1,7 @@
 """Recorded problems hold the agent's own norms, and samplers get the right scores on them."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -117,17 +118,35 @@ def test_uniform_scores_zero_and_the_oracle_one(short_run) -> None:
 
 
 SHIPPED = {
-    "halfcheetah-ddpg": ("HalfCheetah-v5", "ddpg", 512, 1_000_000),
-    "halfcheetah-sac": ("HalfCheetah-v5", "sac", 512, 1_000_000),
-    "hopper-ddpg": ("Hopper-v5", "ddpg", 128, 1_000_000),
-    "hopper-sac": ("Hopper-v5", "sac", 512, 1_000_000),
+    "halfcheetah-ddpg": ("HalfCheetah-v5", "ddpg", 1024, 1_000_000),
+    "halfcheetah-sac": ("HalfCheetah-v5", "sac", 1024, 1_000_000),
+    "hopper-ddpg": ("Hopper-v5", "ddpg", 512, 1_000_000),
+    "hopper-sac": ("Hopper-v5", "sac", 1024, 1_000_000),
     "invertedpendulum-sac": ("InvertedPendulum-v5", "sac", 512, 300_000),
-    "walker2d-sac": ("Walker2d-v5", "sac", 512, 416_000),
+    "walker2d-sac": ("Walker2d-v5", "sac", 1024, 416_000),
 }
+FINER = Path(__file__).parents[2] / "results" / "problems"
+"""The records that the shipped ones were thinned from."""
 
 
-def test_no_shipped_problem_is_forgotten() -> None:
-    assert {path.stem for path in PROBLEMS.glob("*")} == set(SHIPPED)
+@pytest.mark.parametrize("directory", [PROBLEMS, FINER])
+def test_no_recorded_problem_is_forgotten(directory) -> None:
+    assert {path.stem for path in directory.glob("*")} == set(SHIPPED)
+
+
+def test_the_shipped_problems_are_small() -> None:
+    assert sum(path.stat().st_size for path in PROBLEMS.glob("*")) < 2_400_000
+
+
+@pytest.mark.parametrize("name", SHIPPED)
+def test_the_shipped_problems_are_thinned_copies_of_the_finer_ones(name) -> None:
+    shipped, finer = (recorded.load(folder / f"{name}.safetensors") for folder in (PROBLEMS, FINER))
+    factor, every = shipped.facts.thinning // finer.facts.thinning, len(finer.insertions) // len(shipped.insertions)
+    thinned = finer.thinned(factor, every)
+    assert shipped.facts == thinned.facts
+    assert np.array_equal(shipped.insertions, thinned.insertions)
+    assert np.array_equal(shipped.errors, thinned.errors)
+    assert all(np.array_equal(shipped.networks[network], part) for network, part in thinned.networks.items())
 
 
 @pytest.mark.parametrize("name", SHIPPED)

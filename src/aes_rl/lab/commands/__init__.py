@@ -13,7 +13,7 @@ _HELP = """aes-rl lab: how samplers change the variance of the gradient, and whe
   aes-rl lab sweep                   the effect of each parameter of AES, on recorded problems
   aes-rl lab regret                  regret over the number of updates, with the paper's bounds
   aes-rl lab trajectory              regret on the policy gradient of the theory, with real trajectories
-  aes-rl lab pack RUN                the norms recorded by a run (--trace-every) as one small file
+  aes-rl lab pack RUN FILE           the norms recorded by a run (--trace-every) as one small file
 
 Each command has --help."""
 

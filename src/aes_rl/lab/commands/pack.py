@@ -1,4 +1,4 @@
-"""`aes-rl lab pack`: the norms recorded by a run, as one file that is small enough to share."""
+"""`aes-rl lab pack`: recorded norms, as one file that is small enough to share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,10 +11,10 @@ from aes_rl.lab import recorded
 
 @dataclass(frozen=True)
 class Pack:
-    """Write the norms recorded by a run to one file."""
+    """Write recorded norms to one file."""
 
-    run: tyro.conf.Positional[Path]
-    """Directory of a run trained with --trace-every."""
+    source: tyro.conf.Positional[Path]
+    """Directory of a run trained with --trace-every, or a packed file to thin further."""
     output: tyro.conf.Positional[Path]
     """The file to write, such as hopper-sac.safetensors."""
     thinning: int = 1
@@ -26,7 +26,8 @@ class Pack:
 def pack(argv: list[str]) -> None:
     """Write the file and describe its content."""
     args = tyro.cli(Pack, prog="aes-rl lab pack", args=argv)
-    problem = recorded.load(args.run / "trace").thinned(args.thinning, args.every)
+    source = args.source if args.source.is_file() else args.source / "trace"
+    problem = recorded.load(source).thinned(args.thinning, args.every)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     problem.save(args.output)
     moments, _, slots = problem.errors.shape

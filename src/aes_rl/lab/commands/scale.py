@@ -31,7 +31,7 @@ class Scale:
     paper's parameters for the recorded task and agent."""
     problems: tuple[Path, ...] = (PROBLEMS,)
     """Recorded problems: files, directories of them, or names of shipped problems."""
-    slots: tuple[int, ...] = (120_000, 200_000, 400_000, 700_000, 1_000_000)
+    slots: tuple[int, ...] = (240_000, 400_000, 700_000, 1_000_000)
     """Numbers of live slots to show."""
     batch_sizes: tuple[int, ...] = (32, 64, 128, 256, 512, 1024)
     """Batch sizes to simulate, shown at the largest number of slots; smaller numbers of slots are shown with the

@@ -35,7 +35,7 @@ class Scoring:
     Make one with aes-rl train --trace-every and aes-rl lab pack."""
     batch_sizes: tuple[int, ...] = (256, 64)
     """Batch sizes to simulate."""
-    slots: tuple[int, ...] = (200_000, 300_000, 1_000_000)
+    slots: tuple[int, ...] = (300_000, 600_000, 1_000_000)
     """Numbers of live slots to print."""
     output: Path | None = None
     """CSV file for the captured fractions at all moments."""
