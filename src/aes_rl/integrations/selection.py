@@ -71,7 +71,7 @@ class Selection:
     @property
     def keeps_order(self) -> bool:
         """Whether slots are written in turn, the oldest first."""
-        return all(part.rule.overwrite == "fifo" for part in self.sampler._slices)
+        return all(rule.overwrite == "fifo" for rule in self.sampler.rules)
 
     def place(self, count: int) -> Array:
         """Distinct slots for `count` new transitions."""

@@ -37,7 +37,7 @@ class AbstractRule(ABC):
     config_type: ClassVar[type[Any]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
-    is_unbiased: ClassVar[bool]
+    is_unbiased: bool
     """Whether the weights make the weighted mean over draws unbiased for the uniform mean."""
     is_sequential: ClassVar[bool] = True
     """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""

@@ -68,6 +68,11 @@ class Sampler:
         """How many members the sampler serves."""
         return len(self.configs)
 
+    @property
+    def rules(self) -> tuple[AbstractRule, ...]:
+        """The rules of all slices of members, in order."""
+        return tuple(rule for _, rule in self._slices)
+
     def __len__(self) -> int:
         """Live slots of each member."""
         return int(self.distribution.size)
