@@ -4,6 +4,7 @@ import pytest
 
 from aes_rl import Adaptive, FullInformation, LastValue, Naive, Predictive, Prioritized, Uniform
 from aes_rl.samplers import RULES
+from aes_rl.samplers.geometric import Geometric
 from aes_rl.testing import check_sampler
 
 CONFIGS = {
@@ -18,6 +19,8 @@ CONFIGS = {
     "predictive": Predictive(refresh_every=7),
     "last value": LastValue(memory=20),
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
+    "geometric": Geometric(mean_age=30, refresh_every=9),
+    "geometric, unbiased": Geometric(mean_age=20, unbiased=True, floor=0.2, refresh_every=5, overwrite="uniform"),
     "naive": Naive(updates_per_epoch=10),
     "full-information": FullInformation(),
 }
