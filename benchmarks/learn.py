@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from aes_rl.agents import DDPG, SAC
-from aes_rl.training import Session, Training
+from aes_rl.training import Runner, Training
 
 
 @dataclass(frozen=True)
@@ -102,18 +102,18 @@ def best_scores(bar: Bar, device: str) -> dict[tuple[str, str], tuple[float, int
     """The best evaluation, and its step, of every member and of every sampler's mean over seeds."""
     best: dict[tuple[str, str], tuple[float, int]] = {}
     with tempfile.TemporaryDirectory() as directory:
-        session = Session(replace(bar.config, device=device), Path(directory) / "run")
-        for step in session.steps():
+        runner = Runner(replace(bar.config, device=device), Path(directory) / "run")
+        for step in runner.steps():
             if step.env_step % bar.config.evaluate_every:
                 continue
-            scores = {(sampler, str(seed)): score for (sampler, seed), score in session.scores.items()}
-            scores |= {(sampler, "mean"): score for sampler, score in session.mean_scores().items()}
+            scores = {(sampler, str(seed)): score for (sampler, seed), score in runner.scores.items()}
+            scores |= {(sampler, "mean"): score for sampler, score in runner.mean_scores().items()}
             for key, score in scores.items():
                 if key not in best or score > best[key][0]:
-                    best[key] = (score, session.scored_step)
+                    best[key] = (score, runner.scored_step)
             if all(score >= bar.score for (_, seed), (score, _) in best.items() if seed != "mean"):
                 break
-        session.close()
+        runner.close()
     return best
 
 

@@ -20,7 +20,7 @@ from stable_baselines3 import SAC as PeerSAC
 from stable_baselines3.common.logger import configure
 
 from aes_rl.agents import SAC
-from aes_rl.training import Run, Training, train
+from aes_rl.training import RunState, Training, train
 
 RESULT = Path(__file__).parent / "results" / "train.json"
 WARM_UP = 1000
@@ -79,7 +79,9 @@ def take_turns(contestants: dict[str, Steps], rounds: int, steps: int) -> dict[s
 
 def ours(sampler: str) -> Steps:
     sac = SAC(warm_up_steps=WARM_UP)
-    run = Run(Training(task="HalfCheetah-v5", samplers=(sampler,), seeds=(0,), env_steps=10**6, workers=0, sac=sac))
+    run = RunState(
+        Training(task="HalfCheetah-v5", samplers=(sampler,), seeds=(0,), env_steps=10**6, workers=0, sac=sac)
+    )
     loop = train(run)
     for _ in range(WARM_UP):
         next(loop)

@@ -128,8 +128,8 @@ def training(name: str) -> Work:
     """Whole training steps of SAC on HalfCheetah-v5, one thread."""
     import torch
 
+    from aes_rl import training as package
     from aes_rl.agents import SAC
-    from aes_rl.training import Run, Training, train
 
     torch.set_num_threads(1)
     words = name.split()
@@ -137,10 +137,12 @@ def training(name: str) -> Work:
     workers = 1 if "workers" in words else 0
     batch_size = int(words[-1]) if words[-1].isdigit() else 64
     sac = SAC(warm_up_steps=500, batch_size=batch_size)
-    config = Training(
+    # Other versions may have the older name.
+    state_of = getattr(package, "RunState", None) or package.Run
+    config = package.Training(
         task="HalfCheetah-v5", samplers=("predictive",), seeds=seeds, env_steps=10**6, workers=workers, sac=sac
     )
-    loop = train(Run(config))
+    loop = package.train(state_of(config))
     for _ in range(520):
         next(loop)
 

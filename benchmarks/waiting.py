@@ -1,7 +1,7 @@
 """Training steps and test episodes with fewer cores than processes: python benchmarks/waiting.py [rounds].
 
-The learner is a pause of 0.3 ms, as if a GPU worked; environments and players are real. To compare with another commit,
-check it out beside this one and run this file with its src on PYTHONPATH, taking turns.
+The learner is a pause of 0.3 ms, as if a GPU worked; environments and evaluation are real. To compare with another
+commit, check it out beside this one and run this file with its src on PYTHONPATH, in alternation.
 """
 
 import sys
@@ -11,31 +11,31 @@ from typing import Any
 import numpy as np
 
 from aes_rl.agents import SAC, make_agent
-from aes_rl.engines import choose
+from aes_rl.backends import choose
 from aes_rl.streams import Streams
-from aes_rl.training.environments import Environments
+from aes_rl.training.episode_worker import SchedulingPriority
 from aes_rl.training.evaluation import Evaluator
-from aes_rl.training.player import Standing
+from aes_rl.training.vector.environments import Environments
 
 TASK, MEMBERS, EPISODES, SECONDS, PAUSE = "HalfCheetah-v5", 4, 2, 6.0, 0.0003
 CASES = {
-    "a worker and two players": (1, 2, "equal"),
-    "a worker and two players at niceness 10": (1, 2, "nice"),
-    "a worker and two players in the idle class": (1, 2, "idle"),
-    "a worker alone": (1, 0, "equal"),
-    "no worker, two players": (0, 2, "equal"),
-    "no worker, two players at niceness 10": (0, 2, "nice"),
-    "no worker, two players in the idle class": (0, 2, "idle"),
-    "no worker alone": (0, 0, "equal"),
+    "1 environment and 2 evaluation workers": (1, 2, "normal"),
+    "1 environment and 2 evaluation workers at niceness 10": (1, 2, "nice"),
+    "1 environment and 2 evaluation workers in the idle class": (1, 2, "idle"),
+    "1 environment worker alone": (1, 0, "normal"),
+    "no environment and 2 evaluation workers": (0, 2, "normal"),
+    "no environment and 2 evaluation workers at niceness 10": (0, 2, "nice"),
+    "no environment and 2 evaluation workers in the idle class": (0, 2, "idle"),
+    "no worker": (0, 0, "normal"),
 }
 
 
-def measure(workers: int, players: int, standing: Standing) -> tuple[float, float]:
-    """Training steps of every member, and steps of test episodes, a second."""
+def measure(workers: int, evaluation_workers: int, priority: SchedulingPriority) -> tuple[float, float]:
+    """Training steps per member, and steps of test episodes, per second."""
     environments = Environments(TASK, list(range(MEMBERS)), workers)
-    sizes = environments.board.observation.shape[1], environments.board.action.shape[1]
+    sizes = environments.data.observation.shape[1], environments.data.action.shape[1]
     agent = make_agent(SAC(), *sizes, Streams(list(range(MEMBERS)), choose("torch", "cpu")))
-    evaluator = Evaluator(TASK, MEMBERS, EPISODES, players, standing) if players else None
+    evaluator = Evaluator(TASK, MEMBERS, EPISODES, evaluation_workers, priority) if evaluation_workers else None
     seeds = np.arange(MEMBERS * EPISODES).reshape(MEMBERS, EPISODES).tolist()
     actions = np.random.default_rng(0).uniform(-1, 1, (100, MEMBERS, sizes[1])).astype(np.float32)
     if evaluator is not None:
@@ -57,7 +57,7 @@ def measure(workers: int, players: int, standing: Standing) -> tuple[float, floa
 
 
 def main(rounds: int) -> None:
-    """Print every round; the cases take turns."""
+    """Print every round; the cases alternate."""
     found: dict[str, list[Any]] = {name: [] for name in CASES}
     for _ in range(rounds):
         for name, case in CASES.items():

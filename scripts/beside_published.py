@@ -21,7 +21,8 @@ from published_settings import PUBLISHED, UNCOUNTED, described, differences
 
 from aes_rl import paper
 from aes_rl.report import figures
-from aes_rl.report.load import Array, Curve, load
+from aes_rl.report.curves import Array, Curve
+from aes_rl.report.load import load
 from aes_rl.report.reference import read_reference
 from aes_rl.report.tables import markdown_row
 

@@ -26,7 +26,7 @@ from beside_published import RESULTS, TOLD_APART, uniform_curves
 from published_settings import UNCOUNTED
 from scipy.stats import mannwhitneyu, rankdata
 
-from aes_rl.report.load import Array
+from aes_rl.report.curves import Array
 from aes_rl.report.reference import read_reference
 from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
 from aes_rl.report.tables import markdown_row

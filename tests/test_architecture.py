@@ -11,8 +11,9 @@ SOURCE = ROOT / "src" / "aes_rl"
 
 LAYERS = [
     {"types", "checks", "errors", "files", "paper", "lazy", "machine", "extensions", "options"},
-    {"engines", "layers"},
-    {"streams", "weighting"},
+    {"streams"},
+    {"backends", "layers"},
+    {"weighting"},
     {"replay", "samplers", "gradients"},
     {"lab", "testing", "agents", "integrations"},
     {"training"},
@@ -115,5 +116,7 @@ def test_names_are_found_without_importing_them_first() -> None:
 
 def test_processes_that_step_or_play_do_without_torch() -> None:
     """Fifteen of them start with every population, and torch would take most of their time and memory."""
-    code = "import sys, aes_rl.training.workers, aes_rl.training.player; sys.exit('torch' in sys.modules)"
+    code = (
+        "import sys, aes_rl.training.vector.processes, aes_rl.training.episode_worker; sys.exit('torch' in sys.modules)"
+    )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

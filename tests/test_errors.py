@@ -267,5 +267,5 @@ def test_more_transitions_at_once_than_fit(engine) -> None:
 def test_an_engine_that_is_not_installed(monkeypatch) -> None:
     monkeypatch.setattr(engines, "find_spec", lambda _: None)
     with pytest.raises(ValueError, match="engine 'triton' needs the package triton"):
-        engines.choose("triton", "cpu")
-    assert engines.choose(None, "cpu").name == "numba"
+        backends.choose("triton", "cpu")
+    assert backends.choose(None, "cpu").name == "numba"

@@ -2,6 +2,7 @@
 
 import gzip
 import os
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,8 @@ def test_a_packed_bomb_ends_at_its_limit(tmp_path: Path) -> None:
         ("a.csv", b"step,value\n1,2,3\n"),
         ("a.csv", b"step,value\n1,\xff\xfe\n"),
         ("a.csv", b"step,value\n1," + b"9" * 200_000 + b"\n"),
+        ("a.csv", b"step,value\n1,2"),
+        ("a.csv", b"step,value\n\n\n1,2\n"),
         ("a.csv.gz", b"step,value\n1,2\n"),
         ("a.csv.gz", gzip.compress(b"step,value\n" + os.urandom(5000).hex().encode())[:-2000]),
     ],
@@ -111,3 +114,13 @@ def test_a_damaged_table_is_one_line(tmp_path: Path, name: str, content: bytes) 
     (tmp_path / name).write_bytes(content)
     with pytest.raises(UserError, match=r"no column|of another length|not a valid table"):
         rows(tmp_path / name)
+
+
+def test_an_endless_line_is_not_held(tmp_path: Path) -> None:
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(b"step,value\n") + gzip.compress(b"x" * 1_000_000) * 100)
+    tracemalloc.start()
+    with pytest.raises(UserError, match=r"a line of more than 10,000 characters"):
+        rows(tmp_path / "a.csv.gz")
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 10_000_000

@@ -3,21 +3,20 @@
 import pytest
 import torch
 
-from aes_rl import engines
-from aes_rl.engines.torch_engine import GOLDEN
-from aes_rl.streams import Stream, Streams, scale_to_integers
+from aes_rl import backends
+from aes_rl.streams import GOLDEN, Stream, Streams, scale_to_integers
 from aes_rl.types import as_tensor
 
 ENGINES = ["numba", "torch"]
 
 
 def streams(seeds, engine="numba"):
-    return Streams(seeds, engines.choose(engine, "cpu"))
+    return Streams(seeds, backends.choose(engine, "cpu"))
 
 
 def numbers(seeds, stream=Stream.DRAW, counter=0, count=1000, engine="numba"):
     made = streams(seeds, engine)
-    clock = engines.choose(engine, "cpu").counter() + counter
+    clock = backends.choose(engine, "cpu").counter() + counter
     return as_tensor(made.uniform(stream, clock, count))
 
 
@@ -84,7 +83,7 @@ def test_a_member_sees_the_same_alone_and_among_others(engine) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_normal_numbers_have_the_moments_of_the_normal_distribution(engine) -> None:
-    clock = engines.choose(engine, "cpu").counter()
+    clock = backends.choose(engine, "cpu").counter()
     values = streams([1], engine).normal(Stream.DRAW, clock, 200_000)[0].double()
     assert values.isfinite().all()
     expected = [0.0, 1.0, 0.0, 3.0]

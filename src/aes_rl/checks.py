@@ -8,7 +8,7 @@ from torch import Tensor
 
 from aes_rl.errors import UserError
 
-_MOST_UNITS = 100_000
+_MOST_LAYERS, _MOST_UNITS = 100, 100_000
 
 
 def number(name: str, value: object, otherwise: str) -> None:
@@ -57,6 +57,8 @@ def layers(name: str, value: object) -> None:
     """Raise unless `value` is a tuple of the hidden layers' sizes."""
     if not isinstance(value, tuple) or not value:
         raise UserError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
+    if len(value) > _MOST_LAYERS:
+        raise UserError(f"{name} has {len(value):,} layers; there may be {_MOST_LAYERS} at most")
     for units in value:
         count(name, units)
         if units > _MOST_UNITS:

@@ -34,7 +34,7 @@ _COMMANDS = {
     "evaluate": "aes_rl.training.command",
     "record": "aes_rl.training.command",
     "lab": "aes_rl.lab.commands",
-    "bench": "aes_rl.training.speed",
+    "bench": "aes_rl.training.gpu_benchmark",
     "compare": "aes_rl.study.command",
     "tune": "aes_rl.study.tune",
     "report": "aes_rl.report.command",

@@ -26,6 +26,9 @@ MOST_JSON = 4_000_000
 MOST_TABLE = 1_000_000_000
 """Largest uncompressed size of a table in bytes. Tables are read row by row, so memory does not grow with the size."""
 
+MOST_LINE = 10_000
+"""Characters of a table's longest line. A line is held as a whole, and memory would grow with it."""
+
 
 def is_directory(path: Path) -> bool:
     """Whether the path is a directory; a link to a directory does not count."""
@@ -131,7 +134,7 @@ def whole_file(path: Path) -> Iterator[BinaryIO]:
 
 
 def _rows(path: Path, lines: TextIO, columns: tuple[str, ...]) -> Iterator[dict[str, str]]:
-    reader = csv.DictReader(lines)
+    reader = csv.DictReader(_lines(path, lines))
     missing = [name for name in columns if name not in (reader.fieldnames or ())]
     if missing:
         raise UserError(f"{path} has no column {missing[0]}; it is not a table of this program, or damaged")
@@ -139,6 +142,20 @@ def _rows(path: Path, lines: TextIO, columns: tuple[str, ...]) -> Iterator[dict[
         if None in row or None in row.values():
             raise UserError(f"{path} has a row of another length than its header, at line {reader.line_num}")
         yield row
+
+
+def _lines(path: Path, lines: TextIO) -> Iterator[str]:
+    """Lines with their ends; raises where the file was cut within one, which leaves a number that may look whole."""
+    while line := lines.readline(MOST_LINE):
+        reason = None
+        if line in ("\n", "\r\n"):
+            reason = "an empty line"
+        elif not line.endswith(("\n", "\r")):
+            is_long = len(line) == MOST_LINE
+            reason = f"a line of more than {MOST_LINE:,} characters" if is_long else "its end is within a line"
+        if reason:
+            raise UserError(f"{path} is no table that can be read ({reason})")
+        yield line
 
 
 class _Bounded(io.RawIOBase):

@@ -2,7 +2,7 @@
 
 import json
 import math
-from dataclasses import fields, is_dataclass, replace
+from dataclasses import MISSING, fields, is_dataclass, replace
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -59,6 +59,9 @@ def from_json(config_type: type[Config], values: object, where: str) -> Config:
         options[name] = _frozen(value)
         if not _fits(options[name], hints[name]):
             raise UserError(f"{where}.{name} is {_shortened(value)}; it must be {_described(hints[name])}")
+    for field in fields(config_type):
+        if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
+            raise UserError(f"{where} has no {field.name}")
     return config_type(**options)
 
 

@@ -1,41 +1,55 @@
-"""The records that storage, chooser and learner hand to one another.
+"""The records that storage, sampler and learner hand to one another.
 
-Shapes are letters throughout the package: P members, B draws in a batch, K transitions written at once,
+Shapes are letters throughout the package: P members, B draws per batch, K transitions written at once,
 N capacity in slots, n live slots, O observation size, A action size.
 """
 
 from collections.abc import Mapping
 from enum import Flag, auto
-from typing import Any, Literal, NamedTuple
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol, Self, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-EngineName = Literal["numba", "torch", "triton"]
+BackendName = Literal["numba", "torch", "triton"]
 
 Counter = int | Int[Tensor, ""]
-"""A clock or a size: a plain number on the `numba` engine, a tensor on the `torch` engine."""
+"""A clock or a size: a plain number where the host moves it, a tensor where captured code does."""
 
 
-View = Any
-"""Numbers in the form an engine's loops take: a NumPy array on the `numba` engine, a tensor on the `torch` engine.
+class Array(Protocol):
+    """Numbers in the form that a backend's loops take: a NumPy array or a tensor.
 
-Crossing between the two costs a microsecond, a tenth of what a loop itself may cost, so what stays inside an engine is
-not wrapped until somebody asks.
-"""
+    Converting between the two costs a microsecond, a tenth of what a compiled loop may cost. So what stays inside a
+    backend is converted only where a tensor is needed (`as_tensor`).
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The length of every axis."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def __getitem__(self, key: slice, /) -> Self: ...
+
+
+AnyArray = TypeVar("AnyArray", bound=Array)
+"""The arrays of one backend."""
 
 
 class Signal(Flag):
-    """What a selection rule wants to hear back from the learner."""
+    """What a selection rule needs from the learner."""
 
     NONE = 0
     TD_ERROR = auto()
     """The temporal-difference error of every drawn slot, [P, B]."""
     GRADIENT_NORM = auto()
-    """The squared per-sample gradient norm (S2) of every drawn slot, [P, B] per network."""
+    """The squared norm of every drawn slot's gradient, [P, B] per network."""
     EVERY_GRADIENT_NORM = auto()
-    """The squared gradient norm of all live slots, [P, n], handed to `observe_all` (S8)."""
+    """The squared gradient norm of all live slots, [P, n], given to `observe_all` (full information)."""
 
 
 class Transition(NamedTuple):
@@ -49,26 +63,24 @@ class Transition(NamedTuple):
 
 
 class Draw:
-    """Slots with the probabilities they were drawn under, at the moment of the draw."""
+    """Slots with the probabilities under which they were drawn."""
 
-    __slots__ = ("clock", "probabilities_view", "size", "slots_view")
-
-    def __init__(self, slots: View, probabilities: View, size: Counter, clock: Counter):
+    def __init__(self, slots: Array, probabilities: Array, size: Counter, clock: Counter):
         self.slots_view = slots
         self.probabilities_view = probabilities
         self.size = size
         """Live slots of each member when the draw was made."""
         self.clock = clock
-        """Insertions per member when the draw was made; feedback skips slots written after it."""
+        """Insertions per member when the draw was made. Feedback on slots written after it does not count."""
 
-    @property
+    @cached_property
     def slots(self) -> Int[Tensor, "P B"]:
         """The drawn slots."""
         return as_tensor(self.slots_view)
 
-    @property
+    @cached_property
     def probabilities(self) -> Float[Tensor, "P B"]:
-        """Chance of each slot under the full mixture of S6, floor included; float64."""
+        """Probability of each slot under the full mixture, floor included; float64."""
         return as_tensor(self.probabilities_view)
 
     def of_members(self, members: slice) -> "Draw":
@@ -76,15 +88,55 @@ class Draw:
         return Draw(self.slots_view[members], self.probabilities_view[members], self.size, self.clock)
 
 
-def as_tensor(view: View) -> Tensor:
-    """The tensor that an engine's view shows."""
-    return view if isinstance(view, Tensor) else torch.from_numpy(view)
+def as_tensor(array: Array) -> Tensor:
+    """The tensor that shares its memory with a backend's array."""
+    return array if isinstance(array, Tensor) else torch.from_numpy(array)
 
 
 class Signals(NamedTuple):
-    """What the learner reports of a draw. A field that no rule needs may stay empty."""
+    """What the learner reports on a draw. A field that no rule needs may stay empty."""
 
     td_error: Float[Tensor, "P B"] | None = None
     """Temporal-difference error, the mean of its absolute value over the critics; only the absolute value counts."""
     gradient_norm: Mapping[str, Float[Tensor, "P B"]] = {}
-    """Squared norm of the unweighted per-sample gradient (S2), by network name, such as `{"actor": …, "critic": …}`."""
+    """Squared norm of each sample's unweighted gradient by network name, such as `{"actor": …, "critic": …}`."""
+
+    def of_members(self, members: slice) -> "Signals":
+        """The part that concerns some members."""
+        td_error = None if self.td_error is None else self.td_error[members]
+        return Signals(td_error, {name: norm[members] for name, norm in self.gradient_norm.items()})
+
+
+class Report:
+    """What a rule hears after an update: the draw, the learner's signals, and where they count."""
+
+    def __init__(self, draw: Draw, signals: Signals, is_current: Array):
+        self.draw = draw
+        self.signals = signals
+        self.is_current_view = is_current
+
+    @cached_property
+    def is_current(self) -> Bool[Tensor, "p B"]:
+        """Where the slot still holds the transition that was drawn. Elsewhere nothing may be learned."""
+        return as_tensor(self.is_current_view)
+
+    def last_of_slot(self, values: Float[Tensor, "p B"], before: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+        """Of every draw, the value at the last current draw of the same slot, or `before` where there is none.
+
+        Repeated slots then have one value, so that it can be written by index.
+        """
+        last, exists = last_position(self.draw.slots, self.is_current)
+        return torch.where(exists, values.gather(1, last), before)
+
+
+def last_position(
+    slots: Int[Tensor, "p B"], counts: Bool[Tensor, "p B"]
+) -> tuple[Int[Tensor, "p B"], Bool[Tensor, "p B"]]:
+    """Where in the batch each slot occurs last among the draws that count, and whether it does.
+
+    Needed because an indexed write of different values to one place keeps an arbitrary one.
+    """
+    positions = torch.arange(slots.shape[1], device=slots.device)
+    same = (slots.unsqueeze(-1) == slots.unsqueeze(-2)) & counts.unsqueeze(-2)
+    last = torch.where(same, positions, -1).amax(dim=-1)
+    return last.clamp(min=0), last >= 0

@@ -7,17 +7,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aes_rl.engines import AbstractEngine, fused
-from aes_rl.types import Counter, Draw
+from aes_rl.backends import AbstractBackend, fused
+from aes_rl.types import Array, Counter, Draw
 
 
-def unbiased(draw: Draw, engine: AbstractEngine, dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
-    """λ_i = 1 / (n · p(i)) (S1): the weighted mean over draws from p is unbiased for the uniform mean."""
-    return engine.unbiased_weights(draw.probabilities_view, draw.size, dtype)
+def unbiased(draw: Draw, backend: AbstractBackend[Array], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
+    """1 / (n · p(i)): the weighted mean over draws from p is unbiased for the uniform mean."""
+    return backend.inverse_probabilities(draw.probabilities_view, draw.size, dtype)
 
 
 def annealed(draw: Draw, exponent: Float[Tensor, "P 1"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
-    """(n · p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritised replay.
+    """(n · p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritized replay.
 
     Biased for the uniform mean by design, even at exponent 1, because of the division.
     """

@@ -18,7 +18,7 @@ from tianshou.utils.net.continuous import ContinuousActorDeterministic, Continuo
 from tianshou.utils.torch_utils import policy_within_training_step
 from torch import nn
 
-from aes_rl import engines
+from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.streams import Streams
 from aes_rl.types import Transition
@@ -127,7 +127,7 @@ def test_the_epsilon_matters_where_actions_saturate(monkeypatch) -> None:
 
 def distances(config, scale, monkeypatch):
     """How far every layer is from the peer's after fifty updates, and how far it went; first means times `scale`."""
-    agent = make_agent(config, OBSERVATION, ACTION, Streams((5,), engines.choose("numba", "cpu")))
+    agent = make_agent(config, OBSERVATION, ACTION, Streams((5,), backends.choose("numba", "cpu")))
     agent.actor.layers[-1].weight.data[..., :ACTION] *= scale
     if isinstance(config, DDPG):
         agent.target_actor.load_state_dict(agent.actor.state_dict())

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from aes_rl import engines
+from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.agents.sac import exploring_action, policy, squash
-from aes_rl.engines import fusing
+from aes_rl.backends import fusing
 from aes_rl.streams import Streams
 from aes_rl.types import Transition
 
@@ -36,7 +36,7 @@ def double_precision():
 
 
 def agent_of(name, seeds=(1, 2)):
-    agent = make_agent(ALL[name], OBSERVATION, ACTION, Streams(seeds, engines.choose("numba", "cpu")))
+    agent = make_agent(ALL[name], OBSERVATION, ACTION, Streams(seeds, backends.choose("numba", "cpu")))
     generator = torch.Generator().manual_seed(0)
     # Targets away from the networks, so that a mix-up shows.
     for key, value in agent.state_dict().items():

@@ -5,7 +5,7 @@ import torch
 
 from aes_rl.samplers import RULES
 from aes_rl.testing import check_sampler
-from aes_rl.types import Signals
+from aes_rl.types import Report
 from tests import own_sampler
 
 MODULE = {"__name__": "my_sampler"}
@@ -14,8 +14,13 @@ Fading, FadingRule = MODULE["Fading"], RULES.pop("fading")
 Ranked, RankedRule = MODULE["Ranked"], RULES.pop("ranked")
 
 
+def as_if_current(report):
+    """The report as a rule takes it that does not ask what was overwritten since the draw."""
+    return Report(report.draw, report.signals, torch.ones_like(report.is_current).numpy())
+
+
 class Forgetful(FadingRule):
-    def state_dict(self):
+    def slot_state(self):
         return {}
 
 
@@ -25,8 +30,8 @@ class Attached(FadingRule):
 
 
 class Gullible(FadingRule):
-    def feedback(self, draw, signals):
-        return super().feedback(draw, Signals(signals.td_error.abs().clamp(min=1e-30)))
+    def feedback(self, report):
+        return super().feedback(as_if_current(report))
 
 
 class Boastful(FadingRule):
@@ -41,9 +46,9 @@ class Biased(FadingRule):
 class Impatient(RankedRule):
     """Masses follow every report at once, and the ranks of the means now and then."""
 
-    def feedback(self, draw, signals):
-        super().feedback(draw, signals)
-        return signals.td_error.double().abs().clamp(min=1e-3)
+    def feedback(self, report):
+        super().feedback(report)
+        return report.signals.td_error.double().abs().clamp(min=1e-3)
 
 
 class ByPeak(Impatient):
@@ -53,9 +58,10 @@ class ByPeak(Impatient):
         super().__init__(config, setting)
         self.peaks = torch.ones_like(self.means)
 
-    def feedback(self, draw, signals):
-        self.peaks.scatter_reduce_(1, draw.slots, signals.td_error.double().abs(), "amax")
-        return super().feedback(draw, signals)
+    def feedback(self, report):
+        errors = torch.where(report.is_current, report.signals.td_error.double().abs(), 0)
+        self.peaks.scatter_reduce_(1, report.draw.slots, errors, "amax")
+        return super().feedback(report)
 
     def advance(self, update_step):
         return self.peaks.clone() if update_step % self.rank_every == 0 else None
@@ -75,11 +81,11 @@ class ByTotal(ByPeak):
         self.counts.scatter_(1, slots, 0.0)
         return super().fresh(slots)
 
-    def feedback(self, draw, signals):
-        errors = signals.td_error.double().abs()
-        self.peaks.scatter_add_(1, draw.slots, errors)
-        self.counts.scatter_add_(1, draw.slots, (errors > 0).double())
-        return Impatient.feedback(self, draw, signals)
+    def feedback(self, report):
+        errors = torch.where(report.is_current, report.signals.td_error.double().abs(), 0)
+        self.peaks.scatter_add_(1, report.draw.slots, errors)
+        self.counts.scatter_add_(1, report.draw.slots, report.is_current.double())
+        return Impatient.feedback(self, report)
 
     def advance(self, update_step):
         if update_step % self.rank_every:
@@ -91,13 +97,16 @@ class ByTotal(ByPeak):
 
 
 class Credulous(RankedRule):
-    """Takes the 0 that a report on overwritten content reaches it as for an error, and shows it when it ranks."""
+    """Learns from reports on overwritten content, and shows it when it ranks."""
 
-    def feedback(self, draw, signals):
-        super().feedback(draw, Signals(signals.td_error.abs().clamp(min=1e-30)))
+    def feedback(self, report):
+        super().feedback(as_if_current(report))
 
 
 class Unsaved(Impatient):
+    def slot_state(self):
+        return {}
+
     def state_dict(self):
         return {}
 
@@ -135,7 +144,7 @@ def test_a_sound_rule_passes(monkeypatch, rule) -> None:
     [
         (ByPeak, "what was reported of overwritten content shows"),
         (ByTotal, "what was reported of overwritten content shows"),
-        (Credulous, "reaches a rule as 0"),
+        (Credulous, "where is_current is False"),
         (Unsaved, r"state_dict\(\) lacks something"),
         (EmptyFirst, "returns for empty slots are ignored"),
     ],
@@ -154,7 +163,7 @@ def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> 
     [
         (Forgetful, "state_dict"),
         (Attached, "`fresh` forgot too little"),
-        (Gullible, "reaches a rule as 0"),
+        (Gullible, "where is_current is False"),
         (Boastful, "is_sequential = False"),
         (Biased, "the weights are not"),
     ],

@@ -33,7 +33,7 @@ def make(directory: str) -> None:
 
 def _train(kind: str, directory: Path, until: int) -> None:
     from aes_rl.agents import DDPG, SAC
-    from aes_rl.training import Session, Training
+    from aes_rl.training import Runner, Training
 
     config = Training(
         task="InvertedPendulum-v5",
@@ -50,12 +50,12 @@ def _train(kind: str, directory: Path, until: int) -> None:
         sac=SAC(hidden=(8, 8), batch_size=8, warm_up_steps=20),
         ddpg=DDPG(hidden=(8, 8), batch_size=8, warm_up_steps=20),
     )
-    session = Session(config, directory)
-    for step in session.steps():
+    runner = Runner(config, directory)
+    for step in runner.steps():
         if step.env_step == until < STEPS:
-            session.save()
+            runner.save()
             break
-    session.close()
+    runner.close()
 
 
 def _import_everything(place: Path) -> None:

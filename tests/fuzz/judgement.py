@@ -15,8 +15,8 @@ LOADING = ("evaluate", "record", "lab variance", "train")
 _MOST_CHARACTERS = 2000
 """Of an error: a line that fills screens is none."""
 _TOLD = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
-_WARNING = re.compile(r"^\S+:\d+: \w*Warning: .*\n(  .*\n)?|^WARNING: .*\n", re.M)
-"""Of Python and of MuJoCo."""
+_WARNING = ("aes-rl: warning: ", "WARNING: ")
+"""How lines about something else than the error begin: ours, and MuJoCo's."""
 _SIMULATOR_LOG = "MUJOCO_LOG.TXT"
 """MuJoCo writes its warnings into the working directory, whatever is simulated."""
 _WRITTEN = {"train": ("manifest.json", "evaluations.csv"), "record": ("episode.gif",), "report": ("report/index.html",)}
@@ -35,6 +35,8 @@ class Violation(NamedTuple):
 class Before(NamedTuple):
     """What is known of a mutant before a command looks at it."""
 
+    newest: str
+    """The newest checkpoint of the honest run."""
     around: dict[str, str]
     """What lies around the directory."""
     is_damaged: bool
@@ -61,6 +63,7 @@ def before(mutant: Mutant) -> Before:
     if mutant.command in ("report", "train"):
         inputs.append("evaluations.csv")
     return Before(
+        newest=newest,
         around=tree(mutant.outside.parent),
         is_damaged=mutant.command in LOADING and not mutant.is_resigned and is_other,
         has_linked_input=any((mutant.run / name).is_symlink() for name in inputs),
@@ -133,7 +136,7 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
     found = []
     if ended.left:
         found.append(Violation("processes left", f"{ended.left} outlived the command"))
-    lines = [line for line in _WARNING.sub("", stderr).splitlines() if line.strip()]
+    lines = [line for line in stderr.splitlines() if line.strip() and not line.startswith(_WARNING)]
     if "Traceback" in stderr:
         found.append(Violation("traceback", lines[-1][:300]))
     elif ended.code in (1, 2):
@@ -180,7 +183,8 @@ def _accepted(mutant: Mutant, known: Before, shown: str) -> list[Violation]:
         found.append(Violation("wrong type accepted", known.mistyped))
     if known.has_linked_input and not is_told:
         found.append(Violation("link accepted", "a link stands in place of an input and nothing was said"))
-    is_poisoned = any(re.search(r"(agent|rows|simulator).* = (nan|-?inf)$", change) for change in mutant.changes)
+    poison = re.compile(rf"^checkpoint/{known.newest}/.*(agent|rows|simulator).* = (nan|-?inf)$")
+    is_poisoned = any(poison.search(change) for change in mutant.changes)
     if is_poisoned and not is_told:
         found.append(Violation("not finite accepted", "a tensor that is not finite was read and nothing was said"))
     missing = [name for name in _WRITTEN.get(mutant.command, ()) if not (mutant.run / name).is_file()]

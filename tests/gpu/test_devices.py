@@ -10,8 +10,8 @@ import torch
 
 from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.training import Run, Session, Training, capture, train
-from aes_rl.training.player import greedy
+from aes_rl.training import Runner, RunState, Training, capture, train
+from aes_rl.training.episode_worker import greedy_actions
 
 pytestmark = [
     pytest.mark.gpu,
@@ -191,9 +191,9 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
     states = []
     for eager_calls in (capture._EAGER_CALLS, 10**6):
         monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
-        run = Run(config)
+        run = RunState(config)
         if eager_calls == 10**6:
-            run.aside._stream = run.agent._aside._stream = None
+            run.side_stream._stream = run.agent._aside._stream = None
         for _ in train(run):
             pass
         run.close()
@@ -223,15 +223,15 @@ def test_an_evaluation_beside_training_plays_the_policy_of_its_step(agent, tmp_p
     )
     tables = []
     for plays_beside in (True, False):
-        session = Session(config, tmp_path / str(plays_beside))
-        session._plays_beside = plays_beside
-        for _ in session.steps():
+        runner = Runner(config, tmp_path / str(plays_beside))
+        runner._trains_during_evaluation = plays_beside
+        for _ in runner.steps():
             pass
-        agent_now = session.run.agent
-        session.close()
+        agent_now = runner.state.agent
+        runner.close()
         tables.append((tmp_path / str(plays_beside) / "evaluations.csv").read_text())
     assert tables[0] == tables[1]
     observation = torch.randn(2, 5, 4, device="cuda")
     layers = [(weight[1], bias[1]) for weight, bias in agent_now.policy()]
     expected = agent_now.act_greedily(observation)[1].cpu().numpy()
-    assert np.allclose(greedy(layers, observation[1].cpu().numpy(), 1), expected, atol=1e-5)
+    assert np.allclose(greedy_actions(layers, observation[1].cpu().numpy(), 1), expected, atol=1e-5)

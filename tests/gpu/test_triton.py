@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform, engines
+from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform, backends
 from aes_rl.streams import Stream, Streams
 
 pytest.importorskip("triton")
@@ -23,7 +23,7 @@ pytestmark = [
 @pytest.mark.parametrize("counter", [0, 5, 123_456_789])
 def test_uniform_numbers_are_the_same_bits(counter) -> None:
     seeds = [1, 2**63 + 5, 77]
-    plain, fused = (Streams(seeds, engines.choose(name, DEVICE)) for name in ("torch", "triton"))
+    plain, fused = (Streams(seeds, backends.choose(name, DEVICE)) for name in ("torch", "triton"))
     clock = torch.tensor(counter, device=DEVICE)
     expected, found = (streams.uniform(Stream.DRAW, clock, 300) for streams in (plain, fused))
     assert torch.equal(expected, found)
@@ -31,8 +31,8 @@ def test_uniform_numbers_are_the_same_bits(counter) -> None:
 
 @pytest.mark.parametrize("capacity", [1, 100, 128, 5000, 20_000])
 def test_trees_write_and_draw_the_same(capacity) -> None:
-    from aes_rl.samplers.block_tree import BlockTree
-    from aes_rl.samplers.triton_tree import TritonTree
+    from aes_rl.backends.torch.tree import BlockTree
+    from aes_rl.backends.triton.tree import TritonTree
 
     generator = torch.Generator().manual_seed(capacity)
     live = max(1, capacity * 2 // 3)
@@ -134,7 +134,7 @@ def test_a_fused_pass_is_the_plain_one(sizes, late_size, late_layer, share, norm
 @pytest.mark.parametrize(("has_target", "weight_decay"), [(False, 0.1), (True, 0.0)])
 def test_adam_is_torchs(has_target, weight_decay, monkeypatch) -> None:
     from aes_rl.agents.learner import Adam
-    from aes_rl.engines import triton_networks
+    from aes_rl.backends.triton import networks as triton_networks
 
     generator = torch.Generator().manual_seed(0)
     start = torch.randn(3000, generator=generator).to(DEVICE)

@@ -13,7 +13,7 @@ from aes_rl.lab.measure import expected_norms
 from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem
 from aes_rl.lab.score import Clock, expected, in_rounds, recorded_signals, score_of
 from aes_rl.lab.variance import captured_fraction
-from aes_rl.training import Session, Training
+from aes_rl.training import Runner, Training
 
 SMALL = Training(
     task="InvertedPendulum-v5",
@@ -32,12 +32,12 @@ SMALL = Training(
 def short_run(tmp_path_factory):
     """A short run whose buffer is full and overwritten, with the exact norms at its end."""
     directory = tmp_path_factory.mktemp("run")
-    session = Session(SMALL, directory)
-    for _ in session.steps():
+    runner = Runner(SMALL, directory)
+    for _ in runner.steps():
         pass
-    run = session.run
+    run = runner.state
     exact = expected_norms(run.agent, run.replay, np.arange(0, 600, 2), 4, seed=900).total[0]
-    session.close()
+    runner.close()
     return recorded.load(directory / "trace"), exact
 
 

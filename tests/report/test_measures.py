@@ -1,5 +1,6 @@
 """The five measures and the statistics, by hand and against rliable."""
 
+import tracemalloc
 from itertools import combinations
 
 import numpy as np
@@ -121,3 +122,20 @@ def test_the_pooled_test_is_what_counting_all_ways_gives() -> None:
     assert statistics.pooled_permutation_test(pairs) == pytest.approx(expected)
     assert statistics.pooled_permutation_test([pair[::-1] for pair in pairs]) == pytest.approx(expected)
     assert np.isnan(statistics.pooled_permutation_test([*pairs, (np.array([np.nan]), np.ones(1))]))
+
+
+def test_wins_and_ties_of_many_runs_are_counted_as_pair_by_pair() -> None:
+    one, other = np.random.default_rng(5).integers(0, 20, (2, 60, 3)).astype(float)
+    pairs = (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None])
+    assert statistics.probability_of_improvement(one, other) == pairs.mean()
+    (happened, *_) = statistics._by_chance(one[:, 0], other[:, 0], repetitions=2500)
+    assert happened == pairs[..., 0].mean() - 0.5
+
+
+def test_a_test_of_many_runs_takes_little_memory() -> None:
+    one, other = np.random.default_rng(6).normal(size=(2, 500))
+    tracemalloc.start()
+    statistics.permutation_test(one, other, repetitions=10_000)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60_000_000

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Sampler, Signals, engines
+from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Sampler, Signals, backends
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import as_tensor
 from tests.reference.naive_sampler import NaiveAdaptive, NaiveLastValue, NaivePredictive, NaivePrioritized
@@ -26,7 +26,7 @@ def test_same_history_same_state(kind, capacity, engine) -> None:
     sampler, twin = Sampler([config], capacity=capacity, total_updates=1000, engine=engine), make_twin(capacity)
     streams = Streams([11], sampler.engine)
     generator = np.random.default_rng(0)
-    counter = engines.choose(engine, "cpu").counter()
+    counter = backends.choose(engine, "cpu").counter()
     held_back = None
     for update_step in range(1, 400):
         uniforms = streams.uniform(Stream.PLACE, sampler.distribution.clock, 2)

@@ -34,9 +34,8 @@ class BrokenRule(UniformRule):
     def fresh(self, slots):
         return torch.full(slots.shape, self.config.fresh, dtype=torch.float64)
 
-    def feedback(self, draw, signals):
-        del signals
-        masses = torch.ones(draw.slots.shape, dtype=torch.float64)
+    def feedback(self, report):
+        masses = torch.ones(report.draw.slots.shape, dtype=torch.float64)
         masses[0, 1] = self.config.reported
         return masses
 

@@ -6,8 +6,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aes_rl.samplers.block_tree import BlockTree
-from aes_rl.samplers.numba_tree import NumbaTree
+from aes_rl.backends.numba.tree import NumbaTree
+from aes_rl.backends.torch.tree import BlockTree
 
 
 def make_tree(kind, members, capacity):

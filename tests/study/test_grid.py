@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from aes_rl.agents import DDPG
+from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.samplers import Adaptive
 from aes_rl.study.grid import Study, prepare, run_groups
@@ -121,3 +122,17 @@ def test_a_directory_holds_one_study(tiny, tmp_path) -> None:
     (tmp_path / "other" / "thesis.tex").write_text("years of work")
     with pytest.raises(ValueError, match="is not empty and holds no study"):
         prepare(tiny, tmp_path / "other")
+
+
+@pytest.mark.parametrize("content", ["[" * 100_000, "[]", "", "{" + " " * 5_000_000 + "}"])
+def test_a_damaged_study_is_one_line(tiny, tmp_path, content) -> None:
+    (tmp_path / "study.json").write_text(content)
+    with pytest.raises(UserError, match=r"study\.json (is|holds)"):
+        prepare(tiny, tmp_path)
+
+
+def test_a_linked_study_is_not_read(tiny, tmp_path) -> None:
+    (tmp_path / "elsewhere").write_text("{}")
+    (tmp_path / "study.json").symlink_to("elsewhere")
+    with pytest.raises(UserError, match="symbolic link"):
+        prepare(tiny, tmp_path)

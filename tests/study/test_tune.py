@@ -7,7 +7,7 @@ import pytest
 
 from aes_rl.study.command import Execution
 from aes_rl.study.tune import Tune, run_search
-from aes_rl.training import record
+from aes_rl.training import run_files
 
 
 def search(directory, tiny, **options):
@@ -28,7 +28,7 @@ def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
     first = {path: path.read_bytes() for path in tmp_path.rglob("evaluations.csv")}
     best = search(tmp_path, tiny, trials=3)
     trials = sorted((tmp_path / "trials").iterdir())
-    configs = [record.read_config(path) for path in trials]
+    configs = [run_files.read_config(path) for path in trials]
     assert len(trials) == 3
     assert all(path.read_bytes() == before for path, before in first.items())
     assert all(config.members == [("adaptive", 2)] for config in configs)

@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from aes_rl.cli import main
-from aes_rl.training import Session, record
+from aes_rl.training import Runner, run_files
 from tests import own_sampler
 from tests.training.test_runs import OPTIONS, SMALL, command, finish
 
@@ -26,12 +26,12 @@ def test_a_log_has_a_line_for_every_evaluation(tmp_path) -> None:
 
 def test_a_directory_alone_continues_its_run(tmp_path, capsys) -> None:
     """With every option that it was begun with; finished, it shows the scores again."""
-    session = Session(SMALL, tmp_path / "run")
-    for step in session.steps():
+    runner = Runner(SMALL, tmp_path / "run")
+    for step in runner.steps():
         if step.env_step == 130:
             break
-    session.save()
-    session.close()
+    runner.save()
+    runner.close()
     main(["train", str(tmp_path / "run")])
     assert (tmp_path / "run" / "evaluations.csv").read_text() == finish(SMALL, tmp_path / "whole")
     first = capsys.readouterr().out
@@ -42,9 +42,9 @@ def test_a_directory_alone_continues_its_run(tmp_path, capsys) -> None:
 
 
 def test_what_differs_from_a_directorys_run_is_named(tmp_path) -> None:
-    record.write_config(tmp_path, SMALL)
+    run_files.write_config(tmp_path, SMALL)
     with pytest.raises(ValueError, match=r"another configuration \(seeds \(0, 1\) there and \(7,\) here\)"):
-        record.check_directory(tmp_path, replace(SMALL, seeds=(7,)))
+        run_files.check_directory(tmp_path, replace(SMALL, seeds=(7,)))
 
 
 def test_a_run_without_its_checkpoint_is_left_as_it_is(tmp_path, capsys) -> None:

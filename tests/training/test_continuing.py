@@ -14,11 +14,11 @@ import torch
 from filelock import FileLock
 
 from aes_rl.agents import DDPG, SAC, make_agent
-from aes_rl.engines import choose
+from aes_rl.backends import choose
 from aes_rl.samplers import Predictive
 from aes_rl.streams import Streams
-from aes_rl.training import Interrupted, Session, Training, record
-from aes_rl.training.run import workers_for
+from aes_rl.training import Interrupted, Runner, Training, run_files
+from aes_rl.training.state import workers_for
 from tests.training.checkpoints import rewrite_facts
 from tests.training.test_runs import finish, stop_at
 
@@ -38,44 +38,44 @@ SMALL = Training(
 def test_a_run_stopped_between_two_rows_of_metrics_writes_the_same(tmp_path) -> None:
     config = replace(SMALL, log_every=20)
     for name, stop in (("whole", None), ("stopped", 33)):
-        session = Session(config, tmp_path / name)
-        for step in session.steps():
+        runner = Runner(config, tmp_path / name)
+        for step in runner.steps():
             if step.env_step == stop:
-                session.save()
+                runner.save()
                 break
-        session.close()
-    assert any(session.run.returns), "nothing to lose"
+        runner.close()
+    assert any(runner.state.returns), "nothing to lose"
     finish(config, tmp_path / "stopped")
     whole, stopped = ((tmp_path / name / "metrics.csv").read_text() for name in ("whole", "stopped"))
     assert "training_return" in whole
     assert stopped == whole
 
 
-def test_going_on_with_another_mujoco_is_warned_of(tmp_path) -> None:
+def test_continuing_with_another_mujoco_gives_a_warning(tmp_path) -> None:
     stop_at(30, SMALL, tmp_path / "run")
     (path,) = (tmp_path / "run" / "checkpoint").glob("*/facts.json")
     assert json.loads(path.read_text())["mujoco"] == mujoco.__version__
     rewrite_facts(tmp_path / "run", mujoco="3.4.0")
     with pytest.warns(UserWarning, match=r"saved with MuJoCo 3\.4\.0.*pip install mujoco==3\.4\.0"):
-        Session(SMALL, tmp_path / "run").close()
+        Runner(SMALL, tmp_path / "run").close()
     stop_at(30, replace(SMALL, task="Pendulum-v1"), tmp_path / "another simulator")
     (path,) = (tmp_path / "another simulator" / "checkpoint").glob("*/facts.json")
     assert json.loads(path.read_text())["mujoco"] is None
 
 
-def test_two_sessions_do_not_write_into_one_directory(tmp_path) -> None:
-    first = Session(SMALL, tmp_path / "run")
+def test_two_runners_do_not_write_into_one_directory(tmp_path) -> None:
+    first = Runner(SMALL, tmp_path / "run")
     with pytest.raises(RuntimeError, match="another process"):
-        Session(SMALL, tmp_path / "run", patience=0.0)
+        Runner(SMALL, tmp_path / "run", lock_timeout=0.0)
     closing = threading.Thread(target=first.close)  # by whichever thread
     closing.start()
     closing.join()
-    Session(SMALL, tmp_path / "run", patience=0.0).close()
+    Runner(SMALL, tmp_path / "run", lock_timeout=0.0).close()
     del first  # held until here: closed is enough, it need not be gone
 
 
 @pytest.mark.parametrize("is_taken", [False, True])
-def test_whoever_waited_looks_again_whose_directory_it_is(is_taken, tmp_path, monkeypatch) -> None:
+def test_a_runner_that_waited_for_the_lock_checks_the_directory_again(is_taken, tmp_path, monkeypatch) -> None:
     waits, acquire = threading.Event(), FileLock.acquire
 
     def acquire_and_tell(lock):
@@ -85,11 +85,11 @@ def test_whoever_waited_looks_again_whose_directory_it_is(is_taken, tmp_path, mo
 
     monkeypatch.setattr(FileLock, "acquire", acquire_and_tell)
     with ThreadPoolExecutor(1) as others:
-        with record.alone_in(tmp_path / "run", 0.0):
-            waiting = others.submit(Session, SMALL, tmp_path / "run")
+        with run_files.exclusive_use(tmp_path / "run", 0.0):
+            waiting = others.submit(Runner, SMALL, tmp_path / "run")
             assert waits.wait(60)
             if is_taken:
-                record.write_config(tmp_path / "run", replace(SMALL, capacity=49))
+                run_files.write_config(tmp_path / "run", replace(SMALL, capacity=49))
         if is_taken:
             with pytest.raises(ValueError, match="another configuration"):
                 waiting.result()
@@ -99,25 +99,25 @@ def test_whoever_waited_looks_again_whose_directory_it_is(is_taken, tmp_path, mo
 
 def test_a_misspelt_task_leaves_nothing_behind(tmp_path) -> None:
     with pytest.raises(ValueError, match="Reacher-v99"):
-        Session(replace(SMALL, task="Reacher-v99"), tmp_path / "run")
+        Runner(replace(SMALL, task="Reacher-v99"), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_session_that_could_not_begin_frees_what_it_held(tmp_path, monkeypatch) -> None:
+def test_a_runner_that_could_not_start_releases_its_resources(tmp_path, monkeypatch) -> None:
     config, before = replace(SMALL, tensorboard=True, workers=1), set(multiprocessing.active_children())
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "torch.utils.tensorboard", None)
         with pytest.raises(ValueError, match="TensorBoard") as told:
-            Session(config, tmp_path / "run")
+            Runner(config, tmp_path / "run")
     begun = set(multiprocessing.active_children()) - before
     for process in begun:
         process.join(30)
     assert not any(process.is_alive() for process in begun)
-    Session(config, tmp_path / "run", patience=0.0).close()
-    del told  # until here it held the session's frame
+    Runner(config, tmp_path / "run", lock_timeout=0.0).close()
+    del told  # until here it held the runner's frame
 
 
-def test_being_interrupted_can_be_told_to_another_process() -> None:
+def test_interrupted_can_be_pickled() -> None:
     told = pickle.loads(pickle.dumps(Interrupted(15)))
     assert told.exit_code == 143
     assert str(told) == "stopped by signal 15"
@@ -125,15 +125,15 @@ def test_being_interrupted_can_be_told_to_another_process() -> None:
 
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:
     other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler=replace(SMALL.sampler, predictive=Predictive(memory=9)))
-    record.write_config(tmp_path, other)
-    record.check_directory(tmp_path, SMALL)
-    record.write_config(tmp_path, replace(SMALL, sac=SAC(hidden=(4, 4), batch_size=5, warm_up_steps=10)))
+    run_files.write_config(tmp_path, other)
+    run_files.check_directory(tmp_path, SMALL)
+    run_files.write_config(tmp_path, replace(SMALL, sac=SAC(hidden=(4, 4), batch_size=5, warm_up_steps=10)))
     with pytest.raises(ValueError, match="another configuration"):
-        record.check_directory(tmp_path, SMALL)
+        run_files.check_directory(tmp_path, SMALL)
     used = replace(SMALL, samplers=("predictive",))
-    record.write_config(tmp_path, replace(used, sampler=other.sampler))
+    run_files.write_config(tmp_path, replace(used, sampler=other.sampler))
     with pytest.raises(ValueError, match="another configuration"):
-        record.check_directory(tmp_path, used)
+        run_files.check_directory(tmp_path, used)
 
 
 def test_an_older_configuration_is_read(tmp_path) -> None:
@@ -141,14 +141,14 @@ def test_an_older_configuration_is_read(tmp_path) -> None:
     known = asdict(SMALL)
     del known["trace_every"], known["traced_slots"], known["sampler"]["last_value"], known["sac"]["entropy_tuning"]
     (tmp_path / "config.json").write_text(json.dumps(known))
-    assert record.read_config(tmp_path) == SMALL
+    assert run_files.read_config(tmp_path) == SMALL
 
 
 @pytest.mark.parametrize(
     ("environments", "cores", "expected"),
     [(1, 16, 0), (2, 16, 0), (14, 16, 14), (15, 16, 8), (20, 16, 10), (60, 16, 12), (5, 2, 2), (3, 1, 2)],
 )
-def test_as_few_processes_as_are_as_fast(environments, cores, expected, monkeypatch) -> None:
+def test_the_fewest_workers_of_equal_speed(environments, cores, expected, monkeypatch) -> None:
     monkeypatch.setattr("os.sched_getaffinity", lambda _: set(range(cores)), raising=False)
     assert workers_for(environments, "Hopper-v5") == expected
 

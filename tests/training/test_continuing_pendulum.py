@@ -11,7 +11,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from aes_rl.agents import SAC
-from aes_rl.training import Interrupted, Session, Training
+from aes_rl.training import Interrupted, Runner, Training
 from tests.training.test_runs import finish, stop_at
 
 PENDULUM = Training(
@@ -65,14 +65,14 @@ def test_no_transition_joins_two_episodes_where_a_run_was_resumed(workers, tmp_p
 
 
 def test_no_transition_joins_two_episodes_where_a_signal_stopped_a_run(tmp_path) -> None:
-    session = Session(PENDULUM, tmp_path)
-    steps = session.steps()
+    runner = Runner(PENDULUM, tmp_path)
+    steps = runner.steps()
     while next(steps).env_step < 110:
         pass
     os.kill(os.getpid(), signal.SIGTERM)
     with pytest.raises(Interrupted):
         next(steps)
-    session.close()
+    runner.close()
     finish(PENDULUM, tmp_path)
     assert impossible(stored(tmp_path)) == []
 

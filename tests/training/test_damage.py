@@ -17,7 +17,7 @@ from aes_rl.agents import SAC
 from aes_rl.replay import Replay
 from aes_rl.samplers.registry import RULES
 from aes_rl.samplers.uniform import Uniform, UniformRule
-from aes_rl.training import Run, Session, Training, checkpoint
+from aes_rl.training import Runner, RunState, Training, checkpoint
 from aes_rl.training.command import loaded
 from aes_rl.types import Transition
 from tests.training.checkpoints import newest, rewrite_facts, rewrite_tensors
@@ -61,7 +61,7 @@ def test_a_damaged_newest_checkpoint_falls_back_to_the_one_before(run, tmp_path)
     expected = finish(SMALL, tmp_path / "whole")
     tensors = newest(run) / "tensors.safetensors"
     tensors.write_bytes(tensors.read_bytes()[:-100])
-    with pytest.warns(UserWarning, match=r"000000000050 cannot be used.*goes on from step 40 instead"):
+    with pytest.warns(UserWarning, match=r"000000000050 cannot be used.*continues from step 40 instead"):
         found = finish(SMALL, run)
     assert found == expected
     assert steps_kept(run) == ["000000000040", "000000000060", "damaged-000000000050"]
@@ -86,8 +86,8 @@ def test_no_flipped_bit_is_accepted(run, name) -> None:
 @pytest.mark.parametrize(
     ("facts", "tensors", "message"),
     [
-        ({"version": 99}, {}, "version 99"),
-        ({"env_step": 61}, {}, "step 61 of 60"),
+        ({"version": 99}, {}, "format version is 99"),
+        ({"env_step": 61}, {}, "environment step 61; the run has 60"),
         ({"env_step": -1}, {}, "step -1"),
         ({"env_step": 49}, {}, "clock is 50 at 49|shape"),
         ({"env_step": "50"}, {}, "env_step is '50'; it must be int"),
@@ -149,8 +149,8 @@ class SummingRule(UniformRule):
 def test_a_sampler_may_call_its_state_what_it_likes(tmp_path, monkeypatch) -> None:
     monkeypatch.setitem(RULES, "summing", SummingRule)
 
-    def made() -> Run:
-        run = Run(SMALL)
+    def made() -> RunState:
+        run = RunState(SMALL)
         run.replay = Replay([Summing()], capacity=50, observation_size=4, action_size=1, seeds=[0])
         return run
 
@@ -171,28 +171,28 @@ def test_a_sampler_may_call_its_state_what_it_likes(tmp_path, monkeypatch) -> No
 
 
 def test_a_full_disk_is_told_and_leaves_the_last_checkpoint(tmp_path, monkeypatch) -> None:
-    session = Session(SMALL, tmp_path / "run")
+    runner = Runner(SMALL, tmp_path / "run")
 
     def full(*_):
         raise SafetensorError(f"IoError(Os {{ code: {errno.ENOSPC} }})")
 
-    for step in session.steps():
+    for step in runner.steps():
         if step.env_step == 30:
             monkeypatch.setattr(checkpoint, "save_file", full)
             with pytest.raises(RuntimeError, match=r"step 30 could not be written .*the last one, which is intact"):
-                session.save()
+                runner.save()
             break
-    session.close()
+    runner.close()
     assert steps_kept(tmp_path / "run") == ["000000000020"]
-    Session(SMALL, tmp_path / "run").close()
+    Runner(SMALL, tmp_path / "run").close()
 
 
 @pytest.mark.parametrize("what", ["the directory", "a table"])
 def test_files_that_vanish_during_the_run_are_missed(what, tmp_path) -> None:
-    session = Session(SMALL, tmp_path / "run")
+    runner = Runner(SMALL, tmp_path / "run")
 
     def train():
-        for step in session.steps():
+        for step in runner.steps():
             if step.env_step == 15 and what == "the directory":
                 shutil.rmtree(tmp_path / "run")
             elif step.env_step == 15:
@@ -200,18 +200,18 @@ def test_files_that_vanish_during_the_run_are_missed(what, tmp_path) -> None:
 
     with pytest.raises(RuntimeError, match=r"metrics\.csv was removed or replaced"):
         train()
-    session.close()
+    runner.close()
 
 
 def test_the_last_evaluation_has_seeds_of_its_own(tmp_path) -> None:
     """A run of 75 steps evaluated every 30: at 30, 60 and 75."""
     asked: list[int] = []
-    session = Session(replace(SMALL, env_steps=75), tmp_path / "run")
-    seeds_of = session.run.evaluation_seeds
-    session.run.evaluation_seeds = lambda number, episodes: asked.append(number) or seeds_of(number, episodes)
-    for _ in session.steps():
+    runner = Runner(replace(SMALL, env_steps=75), tmp_path / "run")
+    seeds_of = runner.state.evaluation_seeds
+    runner.state.evaluation_seeds = lambda number, episodes: asked.append(number) or seeds_of(number, episodes)
+    for _ in runner.steps():
         pass
-    session.close()
+    runner.close()
     assert asked == [1, 2, 3]
 
 
@@ -220,7 +220,7 @@ def test_a_run_of_a_gpu_is_loaded_without_one(run, capsys) -> None:
     path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda"'))
     if not torch.cuda.is_available():
         loaded(run).close()
-        assert "the CPU is used" in capsys.readouterr().out
+        assert "using the CPU" in capsys.readouterr().out
     made = loaded(run, "cpu")
     assert made.device.type == "cpu"
     made.close()
@@ -234,17 +234,17 @@ def test_an_actor_that_has_diverged_is_not_played(run) -> None:
         if weight.is_floating_point():
             weight.fill_(torch.nan)
     with pytest.raises(RuntimeError, match="policy of member 0 gives actions that are not finite"):
-        Evaluator("InvertedPendulum-v5", 1, 1, 0).play(made.agent, [[0]])
+        Evaluator("InvertedPendulum-v5", 1, 1, 0).evaluate(made.agent, [[0]])
     made.close()
 
 
 def test_settings_of_torch_are_given_back(tmp_path) -> None:
     """An application that trains inside its own process does not notice."""
     tiny = np.float32(1e-40)
-    session = Session(SMALL, tmp_path / "run")
+    runner = Runner(SMALL, tmp_path / "run")
     assert tiny * np.float32(1) != 0
-    for step in session.steps():
+    for step in runner.steps():
         assert tiny * np.float32(1) != 0, step.env_step
         assert torch.tensor(1e-40) * 1 != 0
-    session.close()
+    runner.close()
     assert tiny * np.float32(1) != 0

@@ -5,7 +5,7 @@ from dataclasses import replace
 from aes_rl.agents import SAC
 from aes_rl.samplers import RULES
 from aes_rl.samplers.prioritized import PrioritizedRule
-from aes_rl.training import Run, Training, train
+from aes_rl.training import RunState, Training, train
 
 WARM_UP, ROUNDS, UPDATES = 3, 5, 4
 CONFIG = Training(
@@ -33,16 +33,16 @@ def calls(config, monkeypatch):
             seen.append("draw")
             return super().weights(draw)
 
-        def feedback(self, draw, signals):
+        def feedback(self, report):
             seen.append("feedback")
-            return super().feedback(draw, signals)
+            return super().feedback(report)
 
         def advance(self, update_step):
             seen.append(update_step)
             return super().advance(update_step)
 
     monkeypatch.setitem(RULES, "prioritized", Recording)
-    run = Run(config)
+    run = RunState(config)
     for _ in train(run):
         pass
     run.close()

@@ -20,9 +20,10 @@ import torch
 from aes_rl.agents import DDPG, SAC
 from aes_rl.cli import main
 from aes_rl.samplers import Adaptive
-from aes_rl.training import PAPER_TASKS, Run, Session, Training, memory, preset, record, simulator, train
-from aes_rl.training.board import Sizes
+from aes_rl.training import PAPER_TASKS, Runner, RunState, Training, memory, preset, run_files, train
 from aes_rl.training.loop import updates_due
+from aes_rl.training.vector import simulator
+from aes_rl.training.vector.step_data import Sizes
 
 SMALL = Training(
     task="InvertedPendulum-v5",
@@ -47,20 +48,20 @@ OPTIONS = shlex.split("""
 
 
 def finish(config: Training, directory: Path) -> str:
-    session = Session(config, directory)
-    for _ in session.steps():
+    runner = Runner(config, directory)
+    for _ in runner.steps():
         pass
-    session.close()
+    runner.close()
     return (directory / "evaluations.csv").read_text()
 
 
 def stop_at(env_step: int, config: Training, directory: Path) -> None:
-    session = Session(config, directory)
-    for step in session.steps():
+    runner = Runner(config, directory)
+    for step in runner.steps():
         if step.env_step == env_step:
-            session.save()
+            runner.save()
             break
-    session.close()
+    runner.close()
 
 
 def command(directory: Path, agent: str) -> list[str]:
@@ -112,7 +113,7 @@ def test_a_member_is_the_same_in_any_company() -> None:
     config = replace(SMALL, env_steps=80, samplers=("adaptive",), workers=0)
 
     def trace(seeds):
-        run = Run(replace(config, seeds=seeds))
+        run = RunState(replace(config, seeds=seeds))
         position = seeds.index(1)
         slots, floats = [], []
         for step in train(run):
@@ -134,7 +135,7 @@ def test_a_member_is_the_same_in_any_company() -> None:
 @pytest.mark.parametrize(("steps", "updates"), [(1, 1), (5, 1), (10, 7)])
 def test_schedules_of_rounds(steps, updates) -> None:
     config = replace(SMALL, env_steps=90, steps_per_round=steps, updates_per_round=updates, workers=0)
-    run = Run(config)
+    run = RunState(config)
     made = [0]
     for _ in train(run):
         made.append(run.update_step)
@@ -147,7 +148,7 @@ def test_schedules_of_rounds(steps, updates) -> None:
 
 def test_observations_of_ended_episodes_are_stored_as_they_ended() -> None:
     """The transition holds the last observation of its episode, not the first of the next."""
-    run = Run(replace(SMALL, env_steps=60, workers=0))
+    run = RunState(replace(SMALL, env_steps=60, workers=0))
     ends = 0
     for step in train(run):
         newest = (run.env_step - 1) % 150
@@ -187,19 +188,19 @@ def test_variance_is_measured_without_disturbing_the_run(tmp_path, capsys) -> No
 
 
 def test_a_run_made_before_a_sampler_existed_can_be_read(tmp_path) -> None:
-    record.write_config(tmp_path, SMALL)
+    run_files.write_config(tmp_path, SMALL)
     path = tmp_path / "config.json"
     values = json.loads(path.read_text())
     del values["sampler"]["predictive"]
     path.write_text(json.dumps(values))
-    assert record.read_config(tmp_path) == SMALL
+    assert run_files.read_config(tmp_path) == SMALL
 
 
 def test_files_of_a_run(tmp_path) -> None:
     finish(SMALL, tmp_path / "run")
     names = {path.name for path in (tmp_path / "run").iterdir()}
     assert names == {"config.json", "manifest.json", "evaluations.csv", "metrics.csv", "checkpoint", "lock"}
-    assert record.read_config(tmp_path / "run") == SMALL
+    assert run_files.read_config(tmp_path / "run") == SMALL
     assert not list(tmp_path.rglob("*.pkl"))
 
 
@@ -245,7 +246,7 @@ def test_a_directory_of_another_run_is_refused(tmp_path) -> None:
     config = replace(SMALL, env_steps=40)
     finish(config, tmp_path / "run")
     with pytest.raises(ValueError, match="another configuration"):
-        Session(replace(config, capacity=99), tmp_path / "run")
+        Runner(replace(config, capacity=99), tmp_path / "run")
 
 
 def test_an_unfinished_checkpoint_is_ignored(tmp_path) -> None:
@@ -258,20 +259,20 @@ def test_an_unfinished_checkpoint_is_ignored(tmp_path) -> None:
 
 
 def test_a_reward_that_is_not_finite_stops_the_run(tmp_path, monkeypatch) -> None:
-    session = Session(replace(SMALL, workers=0), tmp_path / "run")
-    receive = session.run.environments.receive
+    runner = Runner(replace(SMALL, workers=0), tmp_path / "run")
+    receive = runner.state.environments.receive
 
     def broken():
-        board = receive()
-        if session.run.env_step == 20:
-            board.reward[2] = float("nan")
-        return board
+        data = receive()
+        if runner.state.env_step == 20:
+            data.reward[2] = float("nan")
+        return data
 
-    monkeypatch.setattr(session.run.environments, "receive", broken)
+    monkeypatch.setattr(runner.state.environments, "receive", broken)
     with pytest.raises(RuntimeError, match="reward of member 2 is not finite: nan at step 21"):
-        for _ in session.steps():
+        for _ in runner.steps():
             pass
-    session.close()
+    runner.close()
 
 
 def test_paper_preset() -> None:
@@ -291,7 +292,7 @@ def test_paper_preset() -> None:
 
 
 def test_updates_are_due_after_warm_up() -> None:
-    run = Run(replace(SMALL, workers=0))
+    run = RunState(replace(SMALL, workers=0))
     run.env_step = 29
     assert updates_due(run) == 0
     run.env_step = 30
@@ -336,13 +337,13 @@ def test_memory_is_asked_for_before_it_is_needed(monkeypatch) -> None:
     assert memory.available("cpu") > 1e8
     monkeypatch.setattr(memory, "available", lambda _: 10**9)
     with pytest.raises(ValueError, match=r"60 members with 1,000,000 slots each need 17\d\.\d GB and cpu has 1\.0 GB"):
-        Run(config)
+        RunState(config)
 
 
 def test_the_estimate_covers_what_replay_allocates() -> None:
     for name in ("uniform", "prioritized", "adaptive", "naive"):
         config = replace(SMALL, samplers=(name,), seeds=(0, 1), capacity=5000)
-        run = Run(config)
+        run = RunState(config)
         held = sum(value.numel() * value.element_size() for value in run.replay.state_dict().values())
         networks = memory.needed(config, run.sizes) - memory.needed(replace(config, capacity=1), run.sizes)
         assert held <= networks + 200 <= 1.35 * held, name

@@ -12,7 +12,7 @@ import pytest
 
 from aes_rl import cli, extensions
 from aes_rl.cli import main
-from aes_rl.training import Training, record
+from aes_rl.training import Training, run_files
 from aes_rl.training.command import loaded
 from tests.training.test_damage import SMALL
 from tests.training.test_runs import stop_at
@@ -181,8 +181,8 @@ def test_a_configuration_of_nonsense_is_one_line(options, message, run, capsys) 
 def test_what_was_written_is_read(tmp_path) -> None:
     """All types that options have are among those of the paper's preset and of these."""
     for config in (Training(), Training(samplers=("adaptive:nu=auto", "uniform"), measure_variance_every=5)):
-        record.write_config(tmp_path, config)
-        assert record.read_config(tmp_path) == config
+        run_files.write_config(tmp_path, config)
+        assert run_files.read_config(tmp_path) == config
 
 
 class _Bug(ValueError):

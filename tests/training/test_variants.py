@@ -9,7 +9,7 @@ from aes_rl.cli import main
 from aes_rl.report.figures import style_of
 from aes_rl.report.tables import Line, as_latex
 from aes_rl.samplers import Adaptive
-from aes_rl.training import Training, record
+from aes_rl.training import Training, run_files
 from tests.training.test_runs import SMALL, finish, stop_at
 
 VARIANTS = ("uniform", "adaptive", "adaptive:floor=0.5,overwrite=fifo", 'adaptive:networks=["actor","critic"],nu=auto')
@@ -40,7 +40,7 @@ def test_a_variant_learns_as_the_sampler_with_these_options(tmp_path) -> None:
     options = replace(SMALL.sampler, adaptive=Adaptive(floor=0.5, overwrite="fifo"))
     alone = scores_of(replace(SMALL, samplers=("uniform", "adaptive"), sampler=options), tmp_path / "alone")
     assert together[VARIANTS[2]] == alone["adaptive"] != together["adaptive"]
-    assert record.read_config(tmp_path / "together").samplers == VARIANTS
+    assert run_files.read_config(tmp_path / "together").samplers == VARIANTS
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl import checks
-from aes_rl.engines import fused
+from aes_rl.backends import fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import Signals
 

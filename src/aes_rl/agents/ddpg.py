@@ -12,7 +12,7 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
-from aes_rl.engines import Aside
+from aes_rl.backends import SideStream
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signals
@@ -92,7 +92,7 @@ class DDPGAgent(AbstractAgent):
         )
         # What `descend` climbs on after the critic's step: as a recorded graph it reads these very tensors.
         self._to_climb: tuple[Tensor, Tensor] | None = None
-        self._aside = Aside(streams.device)
+        self._aside = SideStream(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
     @override

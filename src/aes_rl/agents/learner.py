@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.optim.adam import adam
 
-from aes_rl.engines import has_kernels
+from aes_rl.backends import has_kernels
 from aes_rl.gradients.perceptron import Perceptron
 
 
@@ -107,7 +107,7 @@ class Adam:
                 self._targets[number].lerp_(self._blocks[number], self._target_rate)
 
     def _step_by_kernels(self, chosen: Sequence[int]) -> None:
-        from aes_rl.engines.triton_networks import adam_
+        from aes_rl.backends.triton.networks import adam_
 
         torch._foreach_add_([self._steps[number] for number in chosen], 1)
         for number in chosen:

@@ -14,7 +14,7 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
-from aes_rl.engines import Aside, fused
+from aes_rl.backends import SideStream, fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Signals
@@ -112,7 +112,7 @@ class SACAgent(AbstractAgent):
         if config.value_function:
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
-        self._aside = Aside(streams.device)
+        self._aside = SideStream(streams.device)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)

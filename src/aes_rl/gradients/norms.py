@@ -80,9 +80,9 @@ def _linear_norms_on_cpu(
 
 @cache
 def _kernel() -> Callable[..., None]:
-    from aes_rl.engines import kernels
+    from aes_rl.gradients import loops
 
-    loop: Callable[..., None] = kernels.linear_norms
+    loop: Callable[..., None] = loops.linear_norms
     return loop
 
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from aes_rl.engines import has_kernels
+from aes_rl.backends import has_kernels
 from aes_rl.gradients.norms import linear_norms, scaled_norms
 from aes_rl.layers import PopulationLinear
 
@@ -126,7 +126,7 @@ class _FusedPass(torch.autograd.Function):
     def forward(
         ctx: Any, inputs: Tensor, late: Tensor | None, tap: Tensor | None, network: Perceptron, members: slice | None
     ) -> Tensor:
-        from aes_rl.engines import triton_networks
+        from aes_rl.backends.triton import networks as triton_networks
 
         copies, batch = len(network.weights[0]), inputs.shape[1]
         widths = [weight.shape[-1] for weight in network.weights]
@@ -145,7 +145,7 @@ class _FusedPass(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, last: Tensor) -> tuple[Tensor | None, ...]:
-        from aes_rl.engines import triton_networks
+        from aes_rl.backends.triton import networks as triton_networks
 
         late, *entering = ctx.saved_tensors
         network, last = ctx.network, last.contiguous()

@@ -78,8 +78,9 @@ class Selection:
         self.settle()
         with self._lock:
             clock = self.sampler.distribution.clock
-            slots: Array = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))[0]
-        return slots
+            slots = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))
+        first: Array = as_tensor(slots)[0].numpy()
+        return first
 
     def follow(self, places: Array) -> None:
         """The host has written these places of its own choice; slots stand for them from now on."""

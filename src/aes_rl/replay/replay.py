@@ -8,14 +8,13 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl import checks
-from aes_rl.engines import fused
-from aes_rl.engines.torch_engine import as_int64
+from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
 from aes_rl.replay.storage import Batch, Storage
 from aes_rl.samplers.sampler import Sampler
-from aes_rl.streams import Stream, Streams
-from aes_rl.types import Counter, Draw, EngineName, Signals, Transition, as_tensor
+from aes_rl.streams import Stream, Streams, as_int64
+from aes_rl.types import BackendName, Counter, Draw, Signals, Transition, as_tensor
 
 
 class Sample(NamedTuple):
@@ -43,7 +42,7 @@ class Replay:
         seeds: Sequence[int],
         total_updates: int | None = None,
         device: torch.device | str = "cpu",
-        engine: EngineName | None = None,
+        engine: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
         remembers_feedback: bool = False,
     ):

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aes_rl import checks
-from aes_rl.engines import AbstractEngine
-from aes_rl.types import Transition, View
+from aes_rl.backends import AbstractBackend
+from aes_rl.types import Array, Transition
 
 
 class Batch:
@@ -54,7 +54,7 @@ class Storage:
         capacity: int,
         observation_size: int,
         action_size: int,
-        engine: AbstractEngine,
+        engine: AbstractBackend[Array],
         dtype: torch.dtype = torch.float32,
     ):
         checks.count("capacity", capacity)
@@ -68,7 +68,7 @@ class Storage:
         observations, actions = (members, observation_size), (members, action_size)
         self._shapes = (observations, actions, (members,), observations, (members,))
 
-    def pack(self, transition: Transition) -> tuple[View, bool | Bool[Tensor, "P"]]:
+    def pack(self, transition: Transition) -> tuple[Array, bool | Bool[Tensor, "P"]]:
         """One row a member, and whether it is finite; raises on a field of the wrong shape."""
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
             try:
@@ -91,10 +91,10 @@ class Storage:
                 return name
         return "a field since overwritten"
 
-    def write(self, slots: View, packed: View) -> None:
+    def write(self, slots: Array, packed: Array) -> None:
         """Put one packed row into a slot of every member."""
         self._engine.write_rows(self._view, slots, packed)
 
-    def read(self, slots: View) -> Batch:
+    def read(self, slots: Array) -> Batch:
         """The transitions in some slots, copied out."""
         return Batch(self._engine.read_rows(self._view, slots), self._observation_size, self._action_size)

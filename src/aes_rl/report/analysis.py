@@ -5,13 +5,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from aes_rl import paper
-from aes_rl.report.load import Array, Curve, Results, common
+from aes_rl.report.curves import Array, Curve, common
+from aes_rl.report.load import Results
 from aes_rl.report.measures import Measures, measure, smooth
 from aes_rl.report.paper_table import PaperRow, paper_rows
 from aes_rl.report.statistics import Interval, interquartile_mean, probability_of_improvement, with_interval
 
 FRACTIONS = np.linspace(0.02, 1, 50)
 """Where sample-efficiency curves are read, as shares of each task's steps."""
+
+_LEAST_RISE = 1e-9
+"""Least rise of uniform replay's score, as a share of the largest score, by which scores can be divided."""
 
 
 class Row(NamedTuple):
@@ -41,8 +45,10 @@ class Aggregate(NamedTuple):
     curves: dict[str, Array]
     """[runs, tasks, fractions] by sampler."""
     interquartile_means: dict[str, Interval]
+    baseline: str
+    """Uniform replay, or the first sampler where there is none."""
     improvements: dict[tuple[str, str], Interval]
-    """Probability that the first sampler's run beats the second's."""
+    """Probability that the sampler's run beats the baseline's, by their names."""
 
 
 def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> list[Row]:
@@ -53,7 +59,7 @@ def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> l
         curves = results.seeds_of((task, agent, sampler))
         steps, scores = common(list(curves.values()))
         if len(steps) == 0:
-            results.problems.append(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
+            results.tell(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
             continue
         own = published.get((paper.name_of(task), agent, sampler))
         others = [curve for seed, curve in curves.items() if seed != tuned_seed]
@@ -83,9 +89,15 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
     if not seeds or len(samplers) < 2:
         return None
     scales = {task: _scale(methods, seeds, window) for task, methods in complete.items()}
-    for task in [task for task, (low, high) in scales.items() if high <= low]:
-        results.problems.append(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
-        del complete[task]
+    for task, (low, high) in scales.items():
+        sides = [[runs[seed] for seed in seeds] for runs in complete[task].values()]
+        largest = max(float(np.abs(run.scores).max()) for runs in sides for run in runs)
+        if high - low <= _LEAST_RISE * largest:
+            results.tell(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
+            del complete[task]
+        elif not all(len(common(runs)[0]) for runs in sides):
+            results.tell(f"{task} {agent}: seeds have no evaluation step in common, so it is not in the aggregates")
+            del complete[task]
     if not complete:
         return None
     finals: dict[str, list[Array]] = {sampler: [] for sampler in samplers}
@@ -99,6 +111,7 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
             finals[sampler].append(smoothed[:, -1])
             at = FRACTIONS * steps[-1]
             curves[sampler].append(np.stack([np.interp(at, steps, run) for run in smoothed]))
+    baseline = "uniform" if "uniform" in samplers else samplers[0]
     matrices = {sampler: np.stack(columns, axis=1) for sampler, columns in finals.items()}
     return Aggregate(
         agent,
@@ -107,11 +120,11 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
         matrices,
         {sampler: np.stack(columns, axis=1) for sampler, columns in curves.items()},
         {sampler: with_interval(interquartile_mean, scores) for sampler, scores in matrices.items()},
+        baseline,
         {
-            (one, other): with_interval(probability_of_improvement, matrices[one], matrices[other])
+            (one, baseline): with_interval(probability_of_improvement, matrices[one], matrices[baseline])
             for one in samplers
-            for other in samplers
-            if one != other
+            if one != baseline
         },
     )
 

@@ -8,9 +8,13 @@ from typing import Annotated
 import tyro
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from aes_rl import checks, paper
+from aes_rl.errors import UserError
+from aes_rl.files import require_directory, write_whole
 from aes_rl.report import analysis, tables, verdicts
+from aes_rl.report.escaping import one_line
 from aes_rl.report.load import Results, load
 from aes_rl.report.page import Picture, PlainTable, Section, TableOf, markdown, page, picture
 from aes_rl.report.reference import Reference, read_reference
@@ -48,14 +52,14 @@ def write_report(asked: Report) -> Path:
     """The report's page."""
     checks.count("window", asked.window)
     if find_spec("matplotlib") is None:
-        raise ValueError("the report needs matplotlib; pip install 'aes-rl[report]'")
+        raise UserError("the report needs matplotlib; pip install 'aes-rl[report]'")
     results = load(asked.directory)
     references = [read_reference(path, asked.reference_label) for path in asked.reference]
-    output = asked.output or asked.directory / "report"
+    output = _output(asked)
     rows = analysis.rows(results, asked.window, asked.tuned_seed)
     fewest = min(len(curve.steps) for curve in results.curves)
     if fewest < asked.window:
-        results.problems.append(
+        results.tell(
             f"scores are means of the last {asked.window} evaluations and some runs have {fewest}; a smaller --window "
             "looks less far back"
         )
@@ -63,32 +67,44 @@ def write_report(asked: Report) -> Path:
     judged = verdicts.verdicts(results, asked.window)
     together = verdicts.together(results, asked.window)
     sections = _sections(results, judged, asked.window, references, output / "figures")
-    (output / "measures.csv").write_text(tables.as_csv(rows))
-    (output / "measures.md").write_text(tables.as_markdown(made))
-    (output / "measures.tex").write_text(tables.as_latex(made))
+    write_whole(output / "measures.csv", tables.as_csv(rows))
+    write_whole(output / "measures.md", tables.as_markdown(made))
+    write_whole(output / "measures.tex", tables.as_latex(made))
     smoothing = f"Scores are means of the last {asked.window} evaluations. {_MEASURES}"
     shown = [TableOf("The paper's measures, all seeds", made, smoothing, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
-    (output / "verdicts.csv").write_text(verdicts.as_csv(judged))
+    write_whole(output / "verdicts.csv", verdicts.as_csv(judged))
     comparisons = []
     if judged:
         lines = verdicts.in_cells(judged)
         comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
-    (output / "together.csv").write_text(verdicts.together_as_csv(together))
+    write_whole(output / "together.csv", verdicts.together_as_csv(together))
     if together:
         lines = verdicts.together_in_cells(together)
         comparisons.append(PlainTable("All tasks together, two by two", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
-    title = asked.title or f"Study {asked.directory.resolve().name}"
+    title = one_line(asked.title or f"Study {asked.directory.resolve().name}")
     path = output / "index.html"
-    path.write_text(page(title, results, asked.window, sections, shown, comparisons))
-    (output / "report.md").write_text(markdown(title, results.problems, sections, shown, comparisons))
+    write_whole(path, page(title, results, asked.window, sections, shown, comparisons))
+    write_whole(output / "report.md", markdown(title, results.problems, sections, shown, comparisons))
     for problem in results.problems:
-        _console.print(f"note: {problem}", markup=False)
+        _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
     _console.print(f"scores are means of the last {asked.window} evaluations (--window)")
-    _console.print(f"the page is {path}")
+    _console.print(f"the page is {path}", markup=False)
     return path
+
+
+def _output(asked: Report) -> Path:
+    """Where the report goes, with a directory for its figures; a link in a run directory is not followed there."""
+    if asked.output is None:
+        output = asked.directory / "report"
+        require_directory(output)
+    else:
+        output = asked.output
+        output.mkdir(parents=True, exist_ok=True)
+    require_directory(output / "figures")
+    return output
 
 
 _MEASURES = (
@@ -167,7 +183,9 @@ def _terminal(made: list[tables.Line]) -> Table:
     for before, line in zip([None, *made], made, strict=False):
         if before is None or (before.task, before.agent) != (line.task, line.agent):
             table.add_section()
-            table.add_row(f"[bold]{line.task} {line.agent.upper()}[/], {_counted(line.seeds, 'seed')}")
+            table.add_row(
+                Text.assemble((f"{line.task} {line.agent.upper()}", "bold"), f", {_counted(line.seeds, 'seed')}")
+            )
         cells = [f"[bold green]{cell.text}[/]" if cell.is_best else cell.text for cell in line.cells]
-        table.add_row(f"  {line.sampler}", *cells)
+        table.add_row(Text(f"  {line.sampler}"), *cells)
     return table

@@ -13,8 +13,11 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from aes_rl import paper
+from aes_rl.files import whole_file
 from aes_rl.report.analysis import FRACTIONS, Aggregate
-from aes_rl.report.load import Readings, Results, common
+from aes_rl.report.curves import common
+from aes_rl.report.escaping import for_figure
+from aes_rl.report.load import Readings, Results
 from aes_rl.report.measures import smooth
 from aes_rl.report.reference import Reference
 from aes_rl.report.statistics import bootstrap, interquartile_mean_curve, performance_profile
@@ -50,6 +53,8 @@ LOOK: Any = {
     "figure.dpi": 110,
 }
 _COLUMNS = 4
+_BESIDE = 48
+"""Characters of a name that fit beside the axes of a figure, or into them."""
 _MARKERS = "osD^vP*X"
 """For tasks; the paper's eight are told apart."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -66,7 +71,8 @@ def save(figure: Figure, directory: Path, name: str) -> Path:
     """Write the figure in three formats; the SVG's path."""
     directory.mkdir(parents=True, exist_ok=True)
     for suffix, facts in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
-        figure.savefig(directory / f"{name}.{suffix}", bbox_inches="tight", metadata=facts)
+        with whole_file(directory / f"{name}.{suffix}") as file:
+            figure.savefig(file, format=suffix, bbox_inches="tight", metadata=facts)
     return directory / f"{name}.svg"
 
 
@@ -141,24 +147,21 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
 @mpl.rc_context(LOOK)
 def aggregate_scores(aggregate: Aggregate) -> Figure:
     """Interquartile means and probabilities of improvement over uniform replay, with their intervals."""
-    samplers = list(aggregate.interquartile_means)
-    baseline = "uniform" if "uniform" in samplers else samplers[0]
-    figure = Figure(figsize=(9, 0.5 * len(samplers) + 1.2), layout="constrained")
+    figure = Figure(figsize=(9, 0.5 * len(aggregate.interquartile_means) + 1.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _intervals(left, aggregate.interquartile_means)
     left.set_xlabel("interquartile mean of normalised final scores")
-    rivals = {one: value for (one, other), value in aggregate.improvements.items() if other == baseline}
-    _intervals(right, rivals)
+    _intervals(right, {one: value for (one, _), value in aggregate.improvements.items()})
     right.axvline(0.5, color="#999999", linewidth=0.8)
     right.set_xlim(0, 1)
-    right.set_xlabel(f"probability of improvement over {baseline}")
+    right.set_xlabel(f"probability of improvement over {for_figure(aggregate.baseline, _BESIDE)}")
     return figure
 
 
 @mpl.rc_context(LOOK)
 def profiles(aggregate: Aggregate) -> Figure:
     """The share of runs above every normalised score, and the interquartile mean over training."""
-    figure = Figure(figsize=(9, 3.2), layout="constrained")
+    figure = Figure(figsize=(9, max(3.2, 0.22 * len(aggregate.finals))), layout="constrained")  # the legend is inside
     left, right = figure.subplots(1, 2)
     highest = max(float(scores.max()) for scores in aggregate.finals.values())
     lowest = min(0.0, *(float(scores.min()) for scores in aggregate.finals.values()))
@@ -166,13 +169,15 @@ def profiles(aggregate: Aggregate) -> Figure:
     for sampler, scores in aggregate.finals.items():
         shares = performance_profile(scores, thresholds)
         low, high = bootstrap(lambda drawn: performance_profile(drawn, thresholds), scores, repetitions=500)
-        left.plot(thresholds, shares, label=sampler, **style_of(sampler))
+        left.plot(thresholds, shares, label=for_figure(sampler, _BESIDE), **style_of(sampler))
         left.fill_between(thresholds, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
     left.set_xlabel("normalised final score τ")
     left.set_ylabel("share of runs above τ")
     for sampler, curves in aggregate.curves.items():
         low, high = bootstrap(interquartile_mean_curve, curves, repetitions=200)
-        right.plot(100 * FRACTIONS, interquartile_mean_curve(curves), label=sampler, **style_of(sampler))
+        right.plot(
+            100 * FRACTIONS, interquartile_mean_curve(curves), label=for_figure(sampler, _BESIDE), **style_of(sampler)
+        )
         right.fill_between(100 * FRACTIONS, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
     right.set_xlabel("share of the environment steps, %")
     right.set_ylabel("interquartile mean")
@@ -208,7 +213,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
         axis.set_xlabel("captured fraction")
         axis.set_ylim(-0.03, 1.03)
     sides[0].set_ylabel("probability of a higher score\nthan uniform replay's")
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=4)
+    _add_legend(figure, shown, 4)
     return figure
 
 
@@ -246,12 +251,20 @@ def legend_below(figure: Figure, shown: dict[str, Any]) -> None:
     """Lines by their names, as many beside each other as the figure's width has room for."""
     longest = max(map(len, shown), default=0) + 6
     columns = int(14 * figure.get_figwidth() / longest)
-    figure.legend(shown.values(), shown.keys(), loc="outside lower center", ncols=max(1, min(6, columns)))
+    _add_legend(figure, shown, max(1, min(6, columns)))
+
+
+def _add_legend(figure: Figure, shown: dict[str, Any], columns: int) -> None:
+    """Lines by their names; a figure with many of them is higher, or nothing would be left for its panels."""
+    height, needed = figure.get_figheight(), 0.2 * -(-len(shown) // columns)
+    figure.set_figheight(height + max(0.0, needed - 0.35 * height))
+    names = [for_figure(name) for name in shown]
+    figure.legend(shown.values(), names, loc="outside lower center", ncols=columns)
 
 
 def label_steps(axis: Any, task: str, what: str) -> None:
     """Title and axes of a panel whose x is environment steps."""
-    axis.set_title(task)
+    axis.set_title(for_figure(task))
     axis.set_xlabel("environment steps")
     axis.set_ylabel(what)
     axis.xaxis.set_major_locator(MaxNLocator(5))
@@ -272,6 +285,6 @@ def _intervals(axis: Any, values: dict[str, Any]) -> None:
         axis.plot([interval.value] * 2, [height - 0.25, height + 0.25], color=colour, linewidth=2)
     axis.use_sticky_edges = False
     axis.autoscale_view()
-    axis.set_yticks(range(len(values)), list(reversed(values)))
+    axis.set_yticks(range(len(values)), [for_figure(sampler, _BESIDE) for sampler in reversed(values)])
     axis.set_ylim(-0.6, len(values) - 0.4)
     axis.grid(visible=False, axis="y")

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import jinja2
 from markupsafe import Markup
 
+from aes_rl.report.escaping import for_markdown
 from aes_rl.report.load import Results
 from aes_rl.report.tables import COLUMNS, Line, as_markdown, markdown_row
 
@@ -83,17 +84,17 @@ def markdown(
     title: str, problems: list[str], sections: list[Section], tables: list[TableOf], comparisons: list[PlainTable]
 ) -> str:
     """The same for a documentation page, figures as files beside it."""
-    parts = [f"# {title}", *(f"Note: {problem}." for problem in problems)]
+    parts = [f"# {for_markdown(title)}", *(f"Note: {for_markdown(problem)}." for problem in problems)]
     for section in sections:
-        parts.append(f"## {section.title}")
-        parts += [f"![{figure.caption}](figures/{figure.name}.png)" for figure in section.figures]
+        parts.append(f"## {for_markdown(section.title)}")
+        parts += [f"![{for_markdown(figure.caption)}](figures/{figure.name}.png)" for figure in section.figures]
     for table in tables:
         beside = "In parentheses the paper's numbers, with ≠ where they do not compare. " if table.has_paper else ""
         note = f"Best values are bold. {beside}{table.note}"
         parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip(), note]
     for comparison in comparisons:
         head = [markdown_row(comparison.columns), markdown_row("---" for _ in comparison.columns)]
-        body = [markdown_row(line) for line in comparison.lines]
+        body = [markdown_row(map(for_markdown, line)) for line in comparison.lines]
         parts += [f"## {comparison.title}", "\n".join(head + body), comparison.note]
     return "\n\n".join(parts) + "\n"
 

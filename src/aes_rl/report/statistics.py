@@ -33,9 +33,11 @@ def performance_profile(scores: Array, thresholds: Array) -> Array:
 
 def probability_of_improvement(scores: Array, others: Array) -> float:
     """The chance that a run of one method beats a run of the other on the same task, averaged over tasks."""
-    wins = scores[:, None, :] > others[None, :, :]
-    ties = scores[:, None, :] == others[None, :, :]
-    return float((wins + 0.5 * ties).mean())
+    wins = 0.0
+    for ours, theirs in zip(scores.T, np.sort(others, axis=0).T, strict=True):
+        below_or_equal = np.searchsorted(theirs, ours, "right").sum()
+        wins += (np.searchsorted(theirs, ours, "left").sum() + below_or_equal) / 2  # a tie is half a win
+    return float(wins / (scores.size * len(others)))
 
 
 def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) -> float:
@@ -66,18 +68,31 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
 def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
     """The probability of improvement less a half for every way to share out the labels; first, what happened."""
     runs = np.concatenate([scores, others])
-    signs = (np.sign(runs[:, None] - runs[None, :]) + 1) / 2  # 1 where the row's run beats the column's
     count, total = len(scores), len(runs)
+    ordered = np.sort(runs)
+    # Ranks from 1, equal runs sharing theirs: their sum less its least value counts the wins (Mann and Whitney, 1947).
+    ranks = (np.searchsorted(ordered, runs, "left") + np.searchsorted(ordered, runs, "right") + 1) / 2
     if math.comb(total, count) <= repetitions:
-        ours = np.array(list(combinations(range(total), count)))
+        sums = ranks[np.array(list(combinations(range(total), count)))].sum(axis=1)
     else:
         generator = np.random.default_rng(0)
-        ours = np.argsort(generator.random((repetitions, total)), axis=1)[:, :count]
-        ours[0] = np.arange(count)  # what happened is one of the ways
-    is_ours = np.zeros((len(ours), total))
-    np.put_along_axis(is_ours, ours, 1.0, axis=1)
-    wins: Array = np.einsum("ri,ij,rj->r", is_ours, signs, 1 - is_ours) / (count * (total - count))
+        parts = [_drawn_sums(ranks, count, generator, part) for part in _parts(repetitions, 1_000)]
+        sums = np.concatenate(parts)
+        sums[0] = ranks[:count].sum()  # what happened is one of the ways
+    wins: Array = (sums - count * (count + 1) / 2) / (count * (total - count))
     return wins - 0.5
+
+
+def _drawn_sums(ranks: Array, count: int, generator: np.random.Generator, repetitions: int) -> Array:
+    """Sums of so many ranks drawn at random."""
+    ours = np.argsort(generator.random((repetitions, len(ranks))), axis=1)[:, :count]
+    sums: Array = ranks[ours].sum(axis=1)
+    return sums
+
+
+def _parts(total: int, size: int) -> list[int]:
+    """A number as a sum of parts: draws of many runs at once would take gigabytes."""
+    return [min(size, total - start) for start in range(0, total, size)]
 
 
 def bootstrap(

@@ -6,6 +6,7 @@ from io import StringIO
 from typing import NamedTuple
 
 from aes_rl.report.analysis import Row
+from aes_rl.report.escaping import for_csv, for_latex, for_markdown
 from aes_rl.report.measures import Measures, best_of
 
 COLUMNS = {
@@ -69,9 +70,8 @@ def as_csv(rows: list[Row]) -> str:
         parts = (row.measures, row.untouched, row.paper.measures if row.paper else None)
         numbers = [getattr(part, name) if part else "" for part in parts for name in COLUMNS]
         slip = row.paper.slip if row.paper else ""
-        writer.writerow(
-            [row.task, row.agent, row.sampler, len(row.seeds), row.steps, *numbers, row.is_comparable, slip]
-        )
+        names = [for_csv(row.task), row.agent, for_csv(row.sampler)]
+        writer.writerow([*names, len(row.seeds), row.steps, *numbers, row.is_comparable, slip])
     return text.getvalue()
 
 
@@ -84,7 +84,8 @@ def as_markdown(made: list[Line], has_paper: bool = True) -> str:
             (f"**{cell.text}**" if cell.is_best else cell.text) + (_beside(cell) if has_paper else "")
             for cell in line.cells
         ]
-        text.append(markdown_row([line.task, line.agent, line.sampler, str(line.seeds), *cells]))
+        names = [for_markdown(name) for name in (line.task, line.agent, line.sampler)]
+        text.append(markdown_row([*names, str(line.seeds), *cells]))
     return "\n".join(text) + "\n"
 
 
@@ -94,8 +95,8 @@ def as_latex(made: list[Line]) -> str:
     text = [r"\begin{tabular}{lll" + "r" * len(COLUMNS) + "}", r"\hline", " & ".join(head) + r" \\ \hline"]
     for line in made:
         cells = [rf"\textbf{{{cell.text}}}" if cell.is_best else cell.text for cell in line.cells]
-        sampler = line.sampler.replace("_", r"\_")
-        text.append(" & ".join([line.task, line.agent.upper(), sampler, *cells]) + r" \\")
+        names = [for_latex(name) for name in (line.task, line.agent.upper(), line.sampler)]
+        text.append(" & ".join([*names, *cells]) + r" \\")
     return "\n".join([*text, r"\hline", r"\end{tabular}"]) + "\n"
 
 

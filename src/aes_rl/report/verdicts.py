@@ -7,7 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from aes_rl.report.load import Array, Results, common
+from aes_rl.report.curves import Array, common
+from aes_rl.report.escaping import for_csv
+from aes_rl.report.load import Results
 from aes_rl.report.measures import smooth
 from aes_rl.report.statistics import (
     Interval,
@@ -179,8 +181,8 @@ def as_csv(made: list[Verdict]) -> str:
     )  # fmt: skip
     for one in made:
         writer.writerow(
-            [one.task, one.agent, one.sampler, one.seeds, one.captured, one.captured_low, one.captured_high,
-             *(one.by_network.get(name, "") for name in networks), one.final, one.uniform_final,
+            [for_csv(one.task), one.agent, for_csv(one.sampler), one.seeds, one.captured, one.captured_low,
+             one.captured_high, *(one.by_network.get(name, "") for name in networks), one.final, one.uniform_final,
              *one.final_improvement, *one.training_improvement, one.final_p, one.training_p]
         )  # fmt: skip
     return text.getvalue()
@@ -191,7 +193,8 @@ def together_as_csv(made: list[Together]) -> str:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Together._fields)
-    writer.writerows([f"{value:.6g}" if isinstance(value, float) else value for value in one] for one in made)
+    for agent, sampler, other, tasks, *numbers in made:
+        writer.writerow([agent, for_csv(sampler), for_csv(other), tasks, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
 
 

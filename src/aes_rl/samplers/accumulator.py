@@ -1,40 +1,44 @@
 """The running sums w(i) behind every form of adaptive experience selection, and the masses made of them."""
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl.engines import fused
+from aes_rl.backends import Forms, fused
 from aes_rl.errors import UserError
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import Draw, Signals
+from aes_rl.types import Report, Signals
 
 Networks = tuple[str, ...] | None
 """Names of the networks whose gradients form the signal; None means all of them."""
 
 
 class Accumulator:
-    """w(i) of a slice of members, float64, and the masses √(w(i) + ν) of S6."""
+    """w(i) of a slice of members, float64, and the masses √(w(i) + ν)."""
 
     def __init__(self, setting: Setting, nu: float):
-        self.nu = torch.full((setting.members, 1), nu, dtype=torch.float64, device=setting.engine.device)
+        backend = setting.engine
+        self.nu = torch.full((setting.members, 1), nu, dtype=torch.float64, device=backend.device)
         """ν of each member."""
-        self._nu_view = setting.engine.view(self.nu)
-        self.sums = setting.engine.zeros((setting.members, setting.capacity), torch.float64)
-        self._engine = setting.engine
-        self._view = setting.engine.view(self.sums)
+        self.sums = backend.zeros((setting.members, setting.capacity), torch.float64)
+        self._views = backend.view(self.sums), backend.view(self.nu)
+        self._accumulate, self._clear = backend.form(_ACCUMULATE), backend.form(_CLEAR)
 
-    def add(self, draw: Draw, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-        """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too (S7); the masses of the drawn slots."""
-        drawn = (draw.slots_view, draw.probabilities_view)
-        return self._engine.accumulate(self._view, *drawn, squared_norms, self._nu_view)
+    def add(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+        """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too; the masses of the drawn slots."""
+        sums, nu = self._views
+        draw = report.draw
+        return self._accumulate(
+            sums, draw.slots_view, draw.probabilities_view, squared_norms, report.is_current_view, nu
+        )
 
     def clear(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        """w(i) ← 0 of slots just written (S10); their masses."""
-        return self._engine.clear(self._view, slots, self._nu_view)
+        """w(i) ← 0 of slots just written; their masses."""
+        sums, nu = self._views
+        return self._clear(sums, slots, nu)
 
     def fade(self, share: float) -> None:
-        """Keep a share of every sum, w ← ϱ·w (S9), hard forgetting at ϱ = 0."""
+        """Keep a share ϱ of every sum, w ← ϱ·w; hard forgetting at ϱ = 0."""
         self.sums *= share
 
     def follow_the_mean(self, live: Int[Tensor, "1"], share: float) -> None:
@@ -51,6 +55,33 @@ class Accumulator:
         return (sums + self.nu).sqrt_()
 
 
+def _accumulated(
+    sums: Float[Tensor, "p N"],
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    squared_norms: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    nu: Float[Tensor, "p 1"],
+) -> Float[Tensor, "p B"]:
+    """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too; the masses √(w(i) + ν) of the drawn slots."""
+    sums.scatter_add_(1, slots, torch.where(is_current, squared_norms, 0) / probabilities)
+    return (sums.gather(1, slots) + nu).sqrt()
+
+
+def _cleared(sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: Float[Tensor, "p 1"]) -> Float[Tensor, "p K"]:
+    """w(i) ← 0 of slots just written; their masses √ν."""
+    sums.scatter_(1, slots, 0.0)
+    return nu.sqrt().expand(slots.shape).contiguous()
+
+
+_ACCUMULATE = Forms(
+    _accumulated,
+    loops="aes_rl.samplers.accumulator_loops:accumulate",
+    kernels="aes_rl.samplers.accumulator_kernels:accumulate",
+)
+_CLEAR = Forms(_cleared, loops="aes_rl.samplers.accumulator_loops:clear")
+
+
 def check_networks(networks: Networks) -> None:
     """Raise unless `networks` names some networks or is None."""
     if networks is not None and (not isinstance(networks, tuple) or not networks):
@@ -58,7 +89,7 @@ def check_networks(networks: Networks) -> None:
 
 
 def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
-    """d(i) of S2: the squared norms summed over the chosen networks."""
+    """d(i): the squared norms summed over the chosen networks."""
     reported = signals.gradient_norm
     for name in networks or ():
         if name not in reported:

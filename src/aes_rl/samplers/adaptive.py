@@ -10,10 +10,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator, Networks, check_networks, squared_norm
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class Adaptive:
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "adaptive"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
     inherit: bool = False
     """Whether a slot just written keeps the sum of the content it replaces, as the paper's listing has it."""
 
@@ -86,8 +86,8 @@ class AdaptiveRule(AbstractRule):
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(draw, squared_norm(signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

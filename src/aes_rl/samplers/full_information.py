@@ -8,10 +8,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class FullInformation:
     nu: float = 1000.0
     """ν: added to every slot's sum of squared gradient norms."""
     overwrite: Overwrite = "adaptive"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
 
     def __post_init__(self) -> None:
         checks.positive("nu", self.nu)
@@ -46,8 +46,8 @@ class FullInformationRule(AbstractRule):
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> None:
-        del draw, signals
+    def feedback(self, report: Report) -> None:
+        del report
 
     @override
     def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:

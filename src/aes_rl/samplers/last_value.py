@@ -4,16 +4,16 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.engines import fused
+from aes_rl.backends import fused
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Networks, check_networks, squared_norm
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Counter, Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class LastValue:
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "fifo"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
@@ -57,9 +57,10 @@ class LastValueRule(AbstractRule):
         return _mean(self.moments).expand(slots.shape).contiguous()
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
-        norms = squared_norm(signals, self.config.networks)
-        moments, masses = _heard(self.moments, draw.probabilities, draw.size, norms, 1 - 1 / self.config.memory)
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        norms = squared_norm(report.signals, self.config.networks)
+        weights = weighting.unbiased(report.draw, self.setting.engine, torch.float64)
+        moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)
         return masses
 
@@ -77,16 +78,16 @@ class LastValueRule(AbstractRule):
 
 
 @fused
-def _heard(
+def _learned(
     moments: Float[Tensor, "p 2"],
-    probabilities: Float[Tensor, "p B"],
-    size: Counter,
+    weights: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
     squared_norms: Float[Tensor, "p B"],
     keep: float,
 ) -> tuple[Float[Tensor, "p 2"], Float[Tensor, "p B"]]:
     """The sums after a report, and the masses; a norm of zero leaves a slot a thousandth of the mean."""
     roots = squared_norms.double().sqrt()
-    weights = torch.where(roots > 0, 1 / (size * probabilities), 0.0)  # reports on slots written since are zero
+    weights = torch.where(is_current & (roots > 0), weights, 0.0)
     moments = keep * moments + torch.stack([weights, weights * roots], dim=-1).sum(dim=1)
     return moments, torch.maximum(roots, 1e-3 * _mean(moments)).clamp(min=1e-150)
 

@@ -8,10 +8,10 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator, Networks, check_networks, squared_norm
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Naive:
     networks: Networks = None
     """Networks whose gradients form the signal; None means all of them."""
     overwrite: Overwrite = "fifo"
-    """Which slot a full buffer gives up; Algorithm 1 names no rule."""
+    """Which slot is overwritten when the buffer is full; Algorithm 1 names no rule."""
 
     def __post_init__(self) -> None:
         checks.count("updates_per_epoch", self.updates_per_epoch)
@@ -61,8 +61,8 @@ class NaiveRule(AbstractRule):
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(draw, squared_norm(signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

@@ -8,11 +8,11 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Networks, check_networks, squared_norm
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.forecast import Forecast
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Predictive:
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "fifo"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
@@ -60,8 +60,8 @@ class PredictiveRule(AbstractRule):
         return self.forecast.forget(slots)
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
-        return self.forecast.observe(draw, squared_norm(signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        return self.forecast.observe(report, squared_norm(report.signals, self.config.networks))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.engines import fused
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
+from aes_rl.backends import fused
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Prioritized:
     smallest_error: float = 1e-6
     """Added to every absolute error, so that no slot is lost."""
     overwrite: Overwrite = "fifo"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
 
     def __post_init__(self) -> None:
         checks.fraction("priority_exponent", self.priority_exponent)
@@ -61,11 +61,12 @@ class PrioritizedRule(AbstractRule):
         return self.largest_mass.expand(slots.shape).contiguous()
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"]:
-        assert signals.td_error is not None
-        del draw
-        config = self.config
-        masses, largest = _masses(signals.td_error, self.largest_mass, config.smallest_error, config.priority_exponent)
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        error, config = report.signals.td_error, self.config
+        assert error is not None
+        masses, largest = _masses(
+            error, report.is_current, self.largest_mass, config.smallest_error, config.priority_exponent
+        )
         self.largest_mass.copy_(largest)
         return masses
 
@@ -86,8 +87,12 @@ class PrioritizedRule(AbstractRule):
 
 @fused
 def _masses(
-    error: Float[Tensor, "p B"], largest: Float[Tensor, "p 1"], smallest_error: float, exponent: float
+    error: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    largest: Float[Tensor, "p 1"],
+    smallest_error: float,
+    exponent: float,
 ) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
     """(|δ| + ε)^exponent, and the largest mass seen so far."""
     masses = (error.double().abs() + smallest_error).pow(exponent)
-    return masses, torch.maximum(largest, masses.amax(dim=1, keepdim=True))
+    return masses, torch.maximum(largest, torch.where(is_current, masses, 0).amax(dim=1, keepdim=True))

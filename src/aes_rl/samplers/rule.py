@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from aes_rl.engines import AbstractEngine
+from aes_rl.backends import AbstractBackend
+from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
-from aes_rl.samplers.distribution import Overwrite
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class Setting:
     capacity: int
     total_updates: int | None
     """Updates of the whole run, for schedules; None where the caller does not know."""
-    engine: AbstractEngine
+    engine: AbstractBackend[Array]
     dtype: torch.dtype
     """That of the weights, the learner's."""
 
@@ -38,7 +38,7 @@ class AbstractRule(ABC):
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
     is_unbiased: ClassVar[bool]
-    """Whether the weights make the weighted mean over draws unbiased for the uniform mean (S1)."""
+    """Whether the weights make the weighted mean over draws unbiased for the uniform mean."""
     is_sequential: ClassVar[bool] = True
     """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""
     updates_options: ClassVar[tuple[str, ...]] = ()
@@ -55,11 +55,12 @@ class AbstractRule(ABC):
         """Masses of slots just written, positive; forgets what was known of the old content."""
 
     @abstractmethod
-    def feedback(self, draw: Draw, signals: Signals) -> Float[Tensor, "p B"] | None:
+    def feedback(self, report: Report) -> Float[Tensor, "p B"] | None:
         """Masses of the drawn slots after the learner's report, positive; None where they stay as they are.
 
-        A slot drawn twice is reported twice: use `scatter_add_` to accumulate, never plain indexing. One that was
-        overwritten since the draw is reported as 0, and nothing may be learned from it.
+        A slot drawn twice is reported twice: accumulate with `scatter_add_`, or write what `report.last_of_slot` gives;
+        never write different values by index. Learn only where `report.is_current`: elsewhere the slot was overwritten
+        since the draw, and its mass stays whatever is returned.
         """
 
     @abstractmethod
@@ -85,7 +86,7 @@ class AbstractRule(ABC):
         """All other tensors that change over time; a saved state is copied back into them in place."""
 
     def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:
-        """Masses of all live slots from a signal over all of them (S8)."""
+        """Masses of all live slots from a signal over all of them."""
         raise TypeError(f"{type(self).__name__} takes no signal over all of {tuple(squared_norms.shape)} slots")
 
 

@@ -8,16 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aes_rl import checks, engines
-from aes_rl.engines import AbstractEngine
+from aes_rl import backends, checks
+from aes_rl.backends import AbstractBackend
 from aes_rl.errors import UserError
-from aes_rl.samplers import signals as reports
-from aes_rl.samplers.block_tree import BlockTree
-from aes_rl.samplers.distribution import AbstractDistribution, Overwrite
+from aes_rl.samplers import reports
 from aes_rl.samplers.registry import rule_for
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.samplers.torch_distribution import TorchDistribution
-from aes_rl.types import Draw, EngineName, Signal, Signals, View, as_tensor
+from aes_rl.types import Array, BackendName, Draw, Signal, Signals, as_tensor
 
 
 class _Slice(NamedTuple):
@@ -28,8 +25,8 @@ class _Slice(NamedTuple):
 class Sampler:
     """Chooses slots for P members: where to write, what to draw, with which weights, and learns from feedback.
 
-    On the `numba` engine (the CPU's) bad signals raise at once. On the `torch` engine nothing may wait for the device,
-    so they set a flag instead, never reach the masses, and `check` raises.
+    Where the host sees signals (on the CPU), bad ones raise at once. On a device nothing may wait for them, so they set
+    a flag instead, never reach the masses, and `check` raises.
     """
 
     def __init__(
@@ -39,7 +36,7 @@ class Sampler:
         capacity: int,
         total_updates: int | None = None,
         device: torch.device | str = "cpu",
-        engine: EngineName | None = None,
+        engine: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
     ):
         """Serve one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
@@ -51,12 +48,12 @@ class Sampler:
             raise ValueError("no sampler was given; give one configuration per member, such as [Adaptive()]")
         self.configs = tuple(configs)
         self.capacity = capacity
-        self.engine = engines.choose(engine, device)
+        self.engine = backends.choose(engine, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.engine, dtype))
         counts = [(s.members.stop - s.members.start, s.rule) for s in self._slices]
         floors = [rule.floor for count, rule in counts for _ in range(count)]
         overwrites = [rule.overwrite for count, rule in counts for _ in range(count)]
-        self.distribution = self._make_distribution(floors, overwrites)
+        self.distribution = self.engine.distribution(floors, overwrites, capacity)
         self.needs = Signal.NONE
         for part in self._slices:
             self.needs |= part.rule.needs
@@ -75,27 +72,27 @@ class Sampler:
         """Live slots of each member."""
         return int(self.distribution.size)
 
-    def place(self, uniforms: View) -> View:
+    def place(self, uniforms: Array) -> Array:
         """Distinct slots [P, K] for K new transitions of every member, which count as written from now on.
 
-        From 2K uniforms a member, such as `Streams.uniform` gives.
+        From 2K uniforms per member, such as `Streams.uniform` gives.
         """
         self._check_members("the uniforms are", uniforms)
         if uniforms.shape[1] % 2:
-            raise ValueError(f"{uniforms.shape[1]} uniforms a member were given; placing takes two a transition")
+            raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; placing takes two per transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
         self.renew(slots)
         return slots
 
-    def renew(self, slots: View) -> None:
+    def renew(self, slots: Array) -> None:
         """These live slots [P, K] hold something new, written by somebody else. No draw may await its report."""
         self._check_members("the slots are", slots)
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
         self.distribution.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
 
-    def draw(self, uniforms: View) -> Draw:
-        """Draw B live slots a member with the probabilities they have now, from B uniforms a member."""
+    def draw(self, uniforms: Array) -> Draw:
+        """Draw B live slots per member with the probabilities they have now, from B uniforms per member."""
         self._check_members("the uniforms are", uniforms)
         if self._is_empty:
             raise ValueError(f"a batch of {uniforms.shape[1]} was asked of an empty replay; add a transition first")
@@ -112,17 +109,17 @@ class Sampler:
         reports.check(signals, self.needs, draw)
         if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
             return
-        signals, kept = reports.screened(signals, draw, self.distribution, self.engine, self._fault)
+        report, is_whole = reports.screened(signals, draw, self.distribution, self.engine, self._fault)
         for members, rule in self._slices:
             if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
-                part = self._part(draw, members)
-                masses = rule.feedback(part, signals if part is draw else reports.of_members(signals, members))
+                part = report if len(self._slices) == 1 else reports.part_of(report, members)
+                masses = rule.feedback(part)
                 if masses is not None:
-                    own = None if kept is None else kept[members]
-                    self.distribution.write(members, part.slots_view, masses, own)
+                    counts = None if is_whole else part.is_current
+                    self.distribution.write(members, part.draw.slots_view, masses, counts)
 
     def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
-        """Tell full-information rules the squared gradient norm of every live slot (S8)."""
+        """Tell full-information rules the squared gradient norm of every live slot (full information)."""
         if Signal.EVERY_GRADIENT_NORM not in self.needs:
             raise TypeError("these samplers learn from drawn slots: use feedback, or the sampler 'full-information'")
         if squared_norms.requires_grad:
@@ -131,8 +128,10 @@ class Sampler:
             raise ValueError(
                 f"the signal is {tuple(squared_norms.shape)}; it must cover all live slots: {(self.members, len(self))}"
             )
-        sound = reports.values_may_count("the signal over all slots", squared_norms, self.engine)
-        if sound is not None:
+        sound = self.engine.sound(squared_norms, 0.0)
+        if sound is False:
+            raise UserError(reports.name_the_fault("the signal over all slots", squared_norms, 0.0))
+        if isinstance(sound, Tensor):
             self._fault |= ~sound.all(dim=1)
             squared_norms = torch.where(sound, squared_norms, 0)
         for members, rule in self._slices:
@@ -206,19 +205,7 @@ class Sampler:
         self.distribution.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self._is_empty = len(self) == 0
 
-    def _make_distribution(self, floors: list[float], overwrites: list[Overwrite]) -> AbstractDistribution:
-        device, size = self.engine.device, (len(floors), self.capacity)
-        if self.engine.name == "torch":
-            return TorchDistribution(floors, overwrites, BlockTree(*size, device), self.engine)
-        if self.engine.name == "triton":
-            from aes_rl.samplers.triton_tree import TritonTree
-
-            return TorchDistribution(floors, overwrites, TritonTree(*size, device), self.engine)
-        from aes_rl.samplers.numba_distribution import NumbaDistribution  # Numba stays off the GPU path
-
-        return NumbaDistribution(floors, overwrites, self.capacity)
-
-    def _check_members(self, what: str, view: View) -> None:
+    def _check_members(self, what: str, view: Array) -> None:
         if view.shape[0] != self.members:
             raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
 
@@ -227,7 +214,11 @@ class Sampler:
 
 
 def _slices(
-    configs: tuple[Any, ...], capacity: int, total_updates: int | None, engine: AbstractEngine, dtype: torch.dtype
+    configs: tuple[Any, ...],
+    capacity: int,
+    total_updates: int | None,
+    engine: AbstractBackend[Array],
+    dtype: torch.dtype,
 ) -> Iterator[_Slice]:
     start = 0
     for config, same in groupby(configs):

@@ -9,9 +9,9 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.samplers.distribution import OVERWRITES, Overwrite
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Signal, Signals
+from aes_rl.types import Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -19,7 +19,7 @@ class Uniform:
     """Uniform replay, the paper's "Fifo"."""
 
     overwrite: Overwrite = "fifo"
-    """Which slot a full buffer gives up."""
+    """Which slot is overwritten when the buffer is full."""
 
     def __post_init__(self) -> None:
         checks.choice("overwrite", self.overwrite, OVERWRITES)
@@ -42,8 +42,8 @@ class UniformRule(AbstractRule):
         return torch.ones_like(slots, dtype=torch.float64)
 
     @override
-    def feedback(self, draw: Draw, signals: Signals) -> None:
-        del draw, signals
+    def feedback(self, report: Report) -> None:
+        del report
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

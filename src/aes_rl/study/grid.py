@@ -9,8 +9,9 @@ from typing import Literal, NamedTuple
 from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import UserError
 from aes_rl.options import assigned
-from aes_rl.training import PAPER_TASKS, Training, preset, record, simulator
+from aes_rl.training import PAPER_TASKS, Training, preset, run_files
 from aes_rl.training.presets import Preset
+from aes_rl.training.vector import simulator
 
 AgentName = Literal["sac", "ddpg"]
 _OWN_OPTIONS = ("task", "agent", "samplers", "seeds", "env_steps")
@@ -106,14 +107,14 @@ def prepare(study: Study, directory: Path) -> list[RunGroup]:
         simulator.make(task).close()
     path = directory / "study.json"
     wanted = json.loads(json.dumps(asdict(study)))
-    if path.exists():
-        record.refuse_another(f"{directory} holds another study", json.loads(path.read_text()), wanted)
+    if files.is_file(path):
+        run_files.require_same_options(f"{directory} holds another study", files.read_json(path), wanted)
     elif directory.exists() and any(directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no study; choose another directory")
     directory.mkdir(parents=True, exist_ok=True)
     files.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for group in groups:
         own = directory / group.name
-        record.check_directory(own, group.config)
-        record.write_config(own, group.config)
+        run_files.check_directory(own, group.config)
+        run_files.write_config(own, group.config)
     return groups

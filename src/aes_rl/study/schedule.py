@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from aes_rl.study.grid import RunGroup
-from aes_rl.training.record import is_finished
+from aes_rl.training.run_files import is_finished
 
 _STOPPING_THREADS = 32
 """Jobs that are stopped at a time when a study is interrupted."""

@@ -14,9 +14,9 @@ from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import RunError, UserError
 from aes_rl.study.command import Execution, execute_with_progress, executor_of, run_study
 from aes_rl.study.grid import AgentName, RunGroup, Study, configured
-from aes_rl.training import Training, preset, record
+from aes_rl.training import Training, preset, run_files
 from aes_rl.training.presets import Preset
-from aes_rl.training.record import is_finished
+from aes_rl.training.run_files import is_finished
 
 _console = Console()
 _SEARCHED = ("floor", "nu", "retention", "forget_every")
@@ -110,12 +110,12 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     name = f"trials/{number:03d}"
     directory = args.directory / name
     if files.is_file(directory / "config.json"):
-        config = record.read_config(directory)
+        config = run_files.read_config(directory)
         searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
-        record.check_directory(directory, _tuned(args, searched))
+        run_files.check_directory(directory, _tuned(args, searched))
         return RunGroup(name, config)
     config = _tuned(args, suggest())
-    record.write_config(directory, config)
+    run_files.write_config(directory, config)
     return RunGroup(name, config)
 
 

@@ -20,7 +20,7 @@ import torch
 
 from aes_rl import files
 from aes_rl.errors import UserError
-from aes_rl.training import Interrupted, Session, record
+from aes_rl.training import Interrupted, Runner, run_files
 
 STOPPED = 3
 """Exit code of a worker that saved and stopped after a signal."""
@@ -33,18 +33,18 @@ _PROGRESS_INTERVAL = 0.5
 def train_group(directory: Path, threads: int = 1) -> None:
     """Start or resume the group of a directory; does nothing if it is finished."""
     torch.set_num_threads(threads)
-    if record.is_finished(directory):
+    if run_files.is_finished(directory):
         return
-    session = Session(record.read_config(directory), directory, _LOCK_TIMEOUT)
+    runner = Runner(run_files.read_config(directory), directory, _LOCK_TIMEOUT)
     (directory / "failure.txt").unlink(missing_ok=True)
     try:
         last_write = 0.0
-        for step in session.steps():
+        for step in runner.steps():
             if time.monotonic() - last_write > _PROGRESS_INTERVAL:
                 last_write = time.monotonic()
-                _write_progress(directory, step.env_step, session)
+                _write_progress(directory, step.env_step, runner)
     finally:
-        session.close()
+        runner.close()
 
 
 def progress_of(directory: Path) -> dict[str, Any]:
@@ -55,8 +55,8 @@ def progress_of(directory: Path) -> dict[str, Any]:
         return {}
 
 
-def _write_progress(directory: Path, env_step: int, session: Session) -> None:
-    progress = {"env_step": env_step, "scores": session.mean_scores()}
+def _write_progress(directory: Path, env_step: int, runner: Runner) -> None:
+    progress = {"env_step": env_step, "scores": runner.mean_scores()}
     files.write_whole(directory / "progress.json", json.dumps(progress))
 
 
@@ -77,7 +77,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the session handles signals
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner handles signals
     _stop_with_parent()
     try:
         train_group(arguments.directory, arguments.threads)

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from aes_rl.engines import choose
+from aes_rl.backends import choose
 from aes_rl.samplers.registry import rule_for
 from aes_rl.testing.history import Case, Life
 from aes_rl.testing.lives import (
@@ -29,7 +29,7 @@ from aes_rl.testing.lives import (
     young,
 )
 from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
-from aes_rl.types import EngineName
+from aes_rl.types import BackendName
 from aes_rl.weighting import unbiased
 
 Check = Callable[[Case], None]
@@ -159,7 +159,7 @@ def late_feedback_is_dropped(case: Case) -> None:
         life.sampler.feedback(alone, report(torch.full(first.shape, 7.0)))
         after = life.sampler.distribution.tree.masses.gather(1, written)
         assert torch.equal(before, after), f"reports on old content took new slots from masses {before} to {after}"
-    what = "a report on old content, which reaches a rule as 0, was learned from"
+    what = "a report on old content, where is_current is False, was learned from"
     go_on_alike(one, other, what)
     for value in (3.0, 50.0):
         for life in (one, other):
@@ -270,7 +270,7 @@ def check_sampler(
     *,
     members: Sequence[int] = (1, 3),
     capacities: Sequence[int] = (1, 7, 64, 1000),
-    engines: Sequence[EngineName] = ("numba", "torch"),
+    engines: Sequence[BackendName] = ("numba", "torch"),
 ) -> None:
     """Run the whole battery on a sampler, given by its configuration; raises AssertionError on the first failure.
 

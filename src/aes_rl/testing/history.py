@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
-from aes_rl.types import Draw, EngineName, Signal, Signals
+from aes_rl.types import BackendName, Draw, Signal, Signals
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Case:
     config: Any
     members: int = 1
     capacity: int = 64
-    engine: EngineName = "numba"
+    engine: BackendName = "numba"
 
     def seeds(self) -> tuple[int, ...]:
         """One seed a member."""

@@ -9,7 +9,7 @@ import torch
 
 from aes_rl.samplers.registry import rule_for
 from aes_rl.testing.history import Case, Life, Memory
-from aes_rl.types import Draw, Signal, Signals, View
+from aes_rl.types import Array, Draw, Signal, Signals
 
 SHORT = 10
 """Most updates that an option in `updates_options` counts in the checks of what `advance` does."""
@@ -134,6 +134,6 @@ def draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
     return Draw(view(slots, life), view(probabilities, life), model.size, model.clock)
 
 
-def view(values: torch.Tensor, life: Life) -> View:
+def view(values: torch.Tensor, life: Life) -> Array:
     """A tensor in the form that the life's engine takes."""
     return life.sampler.engine.view(values)

@@ -1,4 +1,4 @@
-"""Training runs: configuration, environments, the loop, evaluation, tables and checkpoints."""
+"""Training runs: configuration, environments, the training loop, evaluation, tables and checkpoints."""
 
 from typing import TYPE_CHECKING
 
@@ -8,10 +8,10 @@ if TYPE_CHECKING:
     from aes_rl.training.config import PAPER_TASKS, Training
     from aes_rl.training.loop import train
     from aes_rl.training.presets import preset
-    from aes_rl.training.run import Run
-    from aes_rl.training.session import Interrupted, Session
+    from aes_rl.training.runner import Interrupted, Runner
+    from aes_rl.training.state import RunState
 
-__all__ = ["PAPER_TASKS", "Interrupted", "Run", "Session", "Training", "preset", "train"]
+__all__ = ["PAPER_TASKS", "Interrupted", "RunState", "Runner", "Training", "preset", "train"]
 
 __getattr__, __dir__ = offer(
     __name__,
@@ -20,8 +20,8 @@ __getattr__, __dir__ = offer(
         "Training": "aes_rl.training.config",
         "train": "aes_rl.training.loop",
         "preset": "aes_rl.training.presets",
-        "Run": "aes_rl.training.run",
-        "Interrupted": "aes_rl.training.session",
-        "Session": "aes_rl.training.session",
+        "Interrupted": "aes_rl.training.runner",
+        "Runner": "aes_rl.training.runner",
+        "RunState": "aes_rl.training.state",
     },
 )

@@ -1,4 +1,4 @@
-"""Stages of the loop as CUDA graphs: hundreds of kernels launched as one."""
+"""Stages of the training loop as CUDA graphs: hundreds of kernels with one launch."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -7,14 +7,14 @@ import torch
 
 Result = TypeVar("Result")
 _EAGER_CALLS = 3
-"""Calls before the recording, in which libraries set themselves up."""
+"""Calls before the capture, in which libraries initialise themselves."""
 
 
 class Captured(Generic[Result]):
-    """A function that reads and changes tensors in place. On a GPU it is recorded once and then replayed.
+    """A function that reads and changes tensors in place. On a GPU it is captured once and then replayed.
 
-    What it returns is then the same tensors every time, with new contents. What it does in Python, but for the
-    operations on tensors, happens in the first calls only. Load saved state before the first call.
+    After the capture it returns the same tensors every time, with new contents. Python code other than tensor
+    operations runs in the first calls only. Load saved state before the first call.
     """
 
     def __init__(self, function: Callable[[], Result], device: torch.device):
@@ -25,12 +25,12 @@ class Captured(Generic[Result]):
         self._result: Result
 
     def __call__(self) -> Result:
-        """Do it once."""
+        """Run the function once."""
         if self._is_eager:
             return self._function()
         if self._graph is None and self._calls < _EAGER_CALLS:
             self._calls += 1
-            return self._call_aside()
+            return self._call_on_another_stream()
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             with torch.cuda.graph(self._graph):
@@ -38,11 +38,11 @@ class Captured(Generic[Result]):
         self._graph.replay()
         return self._result
 
-    def _call_aside(self) -> Result:
-        """On another stream, as recording demands of the calls before it."""
-        aside, main = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
-        aside.wait_stream(main)
-        with torch.cuda.stream(aside):
+    def _call_on_another_stream(self) -> Result:
+        """CUDA graphs require this of the calls before the capture."""
+        other, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
+        other.wait_stream(current)
+        with torch.cuda.stream(other):
             result = self._function()
-        main.wait_stream(aside)
+        current.wait_stream(other)
         return result

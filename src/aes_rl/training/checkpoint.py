@@ -1,6 +1,6 @@
 """Checkpoints: one directory, renamed into place when complete. Tensors in safetensors, the rest in JSON, no pickle.
 
-The last two are kept. Each has checksums, and a newest one that is damaged falls back to the one before.
+The last two are kept. Each has checksums; if the newest is damaged, the one before it is used.
 """
 
 import json
@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
@@ -23,44 +24,46 @@ from torch import Tensor
 from aes_rl import files
 from aes_rl.errors import RunError, UserError
 from aes_rl.options import from_json
-from aes_rl.training.group import Resumption
-from aes_rl.training.run import Run
-from aes_rl.training.simulator import Array, Saved
+from aes_rl.training.state import RunState
+from aes_rl.training.vector.group import Resumption
+from aes_rl.training.vector.simulator import Saved
 
 VERSION = 3
 KEPT = 2
-"""Checkpoints kept, the newest ones."""
+"""Number of checkpoints kept."""
 _TENSORS, _FACTS, _CHECKSUMS = "tensors.safetensors", "facts.json", "checksums.json"
-_MOST_FACTS = 64_000_000
-"""Bytes of the largest file of facts, with room to spare."""
-_MOST_BYTES, _MOST_HEAD = 8_000_000, 16_000_000
-"""Bytes of one member's simulator, and of the head of the tensors' file."""
+_MAX_FACTS_BYTES = 64_000_000
+"""Generous limit on the size of the facts file."""
+_MAX_SIMULATOR_BYTES, _MAX_HEADER_BYTES = 8_000_000, 16_000_000
+"""Limits on one member's simulator state and on the header of the tensor file."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """What is not a tensor."""
+    """Everything that is not a tensor."""
 
     version: int
     env_step: int
     update_step: int
+    capacity: int
+    """Slots of every member's replay."""
     seconds: float
     """Wall time so far."""
     mujoco: str | None
-    """Version of the simulator whose state is saved, if one is."""
+    """Version of MuJoCo, if simulator states are saved."""
     evaluations: int
     metrics: int
-    """Sizes in bytes of the run's tables by now."""
+    """Current sizes in bytes of the run's tables."""
     returns: tuple[tuple[float, ...], ...]
-    """Of every member's episodes that ended since the last row of metrics."""
+    """Per member, the returns of the episodes that ended since the last row of metrics."""
     episode_returns: tuple[float, ...]
-    """Of every member's episode so far."""
+    """Per member, the return so far of the current episode."""
     simulators: tuple[dict[str, Any] | None, ...]
-    """Of every member's simulator what is not an array; None where its state cannot be saved."""
+    """Per member, the non-array part of the simulator state; None if the state cannot be saved."""
 
 
-def save(run: Run, directory: Path, sizes: dict[str, int]) -> None:
-    """Write everything the rest of the run depends on; `sizes` in bytes are those of the run's tables by now.
+def save(run: RunState, directory: Path, sizes: dict[str, int]) -> None:
+    """Write everything that the rest of the run depends on; `sizes` are the current sizes of its tables in bytes.
 
     The directory is complete or absent: it is written under another name, flushed to the disk and renamed.
     """
@@ -74,6 +77,7 @@ def save(run: Run, directory: Path, sizes: dict[str, int]) -> None:
         version=VERSION,
         env_step=run.env_step,
         update_step=run.update_step,
+        capacity=run.config.capacity,
         seconds=run.seconds,
         mujoco=version("mujoco") if any(state for state, _ in saved.values()) else None,
         evaluations=sizes["evaluations"],
@@ -106,11 +110,11 @@ def exists(directory: Path) -> bool:
     return bool(_finished(directory))
 
 
-def load(run: Run, directory: Path, sets_aside: bool = False) -> dict[str, int]:
-    """Continue from the newest checkpoint that is sound; the sizes that the run's tables had then.
+def load(run: RunState, directory: Path, renames_damaged: bool = False) -> dict[str, int]:
+    """Restore the newest intact checkpoint; returns the sizes that the run's tables had then.
 
-    Damaged ones that are newer keep their place, or get another name where the run `sets_aside` what it goes on
-    without.
+    With `renames_damaged`, newer checkpoints that are damaged get another name, so that the run can continue without
+    them.
     """
     newest_first = _finished(directory)[::-1]
     if not newest_first:
@@ -123,18 +127,18 @@ def load(run: Run, directory: Path, sets_aside: bool = False) -> dict[str, int]:
             reasons.append(f"the checkpoint {path} cannot be used: {error}")
             continue
         if reasons:
-            warnings.warn(f"{'; '.join(reasons)}. The run goes on from step {facts.env_step:,} instead", stacklevel=2)
-        for damaged in newest_first[:number] if sets_aside else ():
+            warnings.warn(f"{'; '.join(reasons)}. The run continues from step {facts.env_step:,} instead", stacklevel=2)
+        for damaged in newest_first[:number] if renames_damaged else ():
             _remove(directory / f"damaged-{damaged.name}")
             damaged.rename(directory / f"damaged-{damaged.name}")
         _warn_of_other_physics(facts)
         _restore(run, facts, tensors)
         return {"evaluations": facts.evaluations, "metrics": facts.metrics}
-    raise UserError(f"{'; '.join(reasons)}. Remove {directory} to start anew")
+    raise UserError(f"{'; '.join(reasons)}. Remove {directory} to start over")
 
 
-def _tensors_of(run: Run) -> dict[str, Tensor]:
-    """Agent and replay, of every slot's entries those of the live slots."""
+def _tensors_of(run: RunState) -> dict[str, Tensor]:
+    """Tensors of agent and replay; of those with an entry per slot, the live slots only."""
     live, by_slot = len(run.replay), run.replay.slot_entries()
     tensors = {f"agent.{name}": value for name, value in run.agent.state_dict().items()}
     for name, value in run.replay.state_dict().items():
@@ -153,52 +157,57 @@ def _write(directory: Path, tensors: dict[str, Tensor], facts: Facts) -> None:
         _flush(path)
 
 
-def _read(run: Run, path: Path) -> tuple[Facts, dict[str, Tensor]]:
-    """What a checkpoint holds, checked before memory is taken for it; changes nothing of the run."""
+def _read(run: RunState, path: Path) -> tuple[Facts, dict[str, Tensor]]:
+    """Facts and tensors of a checkpoint, checked before memory is allocated for them; leaves the run unchanged."""
     checksums = files.read_json(path / _CHECKSUMS)
-    _require_whole(path / _FACTS, checksums, _MOST_FACTS)
+    _require_intact(path / _FACTS, checksums, _MAX_FACTS_BYTES)
     facts = _facts_in(path / _FACTS, run)
     shapes = _shapes(run, min(facts.env_step, run.config.capacity))
     own = sum(math.prod(shape) * dtype.itemsize for shape, dtype in shapes.values())
-    _require_whole(path / _TENSORS, checksums, own + len(run.config.members) * _MOST_BYTES + _MOST_HEAD)
+    _require_intact(
+        path / _TENSORS, checksums, own + len(run.config.members) * _MAX_SIMULATOR_BYTES + _MAX_HEADER_BYTES
+    )
     try:
         with safe_open(path / _TENSORS, "pt") as file:
             tensors = _tensors_in(file, shapes)
     except SafetensorError as error:
         raise UserError(f"{_TENSORS} cannot be read ({error})") from None
-    _require_finite(tensors, "agent.", "in it")
+    for part in ("agent.", "replay.", "environments.observation"):
+        _require_finite(tensors, part, "in it")
     for name, wanted in (("replay.sampler.distribution.clock", facts.env_step), ("replay.draws", facts.update_step)):
         if int(tensors[name]) != wanted:
-            raise UserError(f"{name} is {int(tensors[name])} at {wanted} in {_FACTS}")
+            raise UserError(f"{name} is {int(tensors[name])}; {_FACTS} says {wanted}")
     return facts, tensors
 
 
-def _require_whole(path: Path, checksums: dict[str, Any], most: int) -> None:
-    """Raise where a file is larger than it can be, or not what was written."""
+def _require_intact(path: Path, checksums: dict[str, object], most: int) -> None:
+    """Raise if a file is larger than this run's can be, or its checksum is wrong."""
     with files.open_to_read(path) as file:
         size = os.fstat(file.fileno()).st_size
     if size > most:
-        raise UserError(f"{path.name} has {size:,} bytes; of this run it has {most:,} at most")
+        raise UserError(f"{path.name} has {size:,} bytes; this run's has {most:,} at most")
     if checksums.get(path.name) != _checksum(path):
         raise UserError(f"{path.name} is damaged: its checksum differs")
 
 
-def _facts_in(path: Path, run: Run) -> Facts:
-    values = files.read_json(path, _MOST_FACTS)
+def _facts_in(path: Path, run: RunState) -> Facts:
+    values = files.read_json(path, _MAX_FACTS_BYTES)
     if values.get("version") != VERSION:
-        raise UserError(f"it has version {values.get('version')!r}; this program reads {VERSION}")
+        raise UserError(f"its format version is {values.get('version')!r}; this program reads version {VERSION}")
     facts: Facts = from_json(Facts, values, _FACTS)
+    if facts.capacity != run.config.capacity:
+        raise UserError(f"it has a capacity of {facts.capacity:,}; the run's is {run.config.capacity:,}")
     members = len(run.config.members)
     for name in ("returns", "episode_returns", "simulators"):
         if len(getattr(facts, name)) != members:
             raise UserError(f"{_FACTS} has {name} of {len(getattr(facts, name))} members; the run has {members}")
     if not (0 <= facts.env_step <= run.config.env_steps and facts.update_step >= 0 and facts.seconds >= 0):
-        raise UserError(f"{_FACTS} has step {facts.env_step:,} of {run.config.env_steps:,}")
+        raise UserError(f"{_FACTS} has environment step {facts.env_step:,}; the run has {run.config.env_steps:,}")
     return facts
 
 
-def _shapes(run: Run, live: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
-    """Shape and type of every tensor that a checkpoint with so many live slots has, but for those of simulators."""
+def _shapes(run: RunState, live: int) -> dict[str, tuple[tuple[int, ...], torch.dtype]]:
+    """Shape and type of every tensor in a checkpoint with so many live slots, except those of simulators."""
     by_slot = {f"replay.{name}" for name in run.replay.slot_entries()}
     return {
         name: ((value.shape[0], live, *value.shape[2:]) if name in by_slot else tuple(value.shape), value.dtype)
@@ -207,48 +216,49 @@ def _shapes(run: Run, live: int) -> dict[str, tuple[tuple[int, ...], torch.dtype
 
 
 def _tensors_in(file: Any, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Tensor]:
-    """The tensors that a run has, in its shapes, and those of simulators."""
+    """All tensors of the file; raises unless the run's own are there with the right shape and type."""
     names = set(file.keys())
     for name, (shape, _) in shapes.items():
         if name not in names:
-            raise UserError(f"{_TENSORS} lacks {name}; it is another run's or another program's")
+            raise UserError(f"{_TENSORS} lacks {name}; it belongs to another run or program")
         found = tuple(file.get_slice(name).get_shape())
         if found != shape:
             raise UserError(f"{_TENSORS} has {name} in the shape {found}; this run's is {shape}")
     for name in names - shapes.keys():
         if not name.startswith("environments."):
-            raise UserError(f"{_TENSORS} has {name[:80]!r}, which this run has not")
+            raise UserError(f"{_TENSORS} has {name[:80]!r}, which this run does not have")
     tensors = {name: file.get_tensor(name) for name in names}
-    for name, (_, dtype) in shapes.items():
-        if tensors[name].dtype != dtype:
-            raise UserError(f"{_TENSORS} has {name} as {tensors[name].dtype}; this run's is {dtype}")
+    for name, value in tensors.items():
+        dtype = shapes[name][1] if name in shapes else torch.float64
+        if value.dtype != dtype:
+            raise UserError(f"{_TENSORS} has {name} as {value.dtype}; this run's is {dtype}")
     return tensors
 
 
 def _require_finite(tensors: dict[str, Tensor], prefix: str, where: str) -> None:
-    """Raise where a network has diverged: nothing that follows would mean anything."""
+    """Raise if a network has diverged: all further results would be meaningless."""
     for name, value in tensors.items():
         if name.startswith(prefix) and value.is_floating_point() and not bool(value.isfinite().all()):
             raise UserError(f"{name} is not finite {where}; look at the losses, a diverged critic is the usual cause")
 
 
 def _warn_of_other_physics(facts: Facts) -> None:
-    """The same task is another one where contacts are (docs/decisions/mujoco.md)."""
+    """Contacts differ between versions of MuJoCo, and with them the task (docs/decisions/mujoco.md)."""
     before, now = facts.mujoco, version("mujoco")
     if before not in (None, now):
         warnings.warn(
-            f"the run was saved with MuJoCo {before} and goes on with {now}, where its task may not be the same; "
+            f"the run was saved with MuJoCo {before} and continues with {now}, in which its task may differ; "
             f"pip install mujoco=={before} for the same physics",
             stacklevel=3,
         )
 
 
-def _restore(run: Run, facts: Facts, tensors: dict[str, Tensor]) -> None:
+def _restore(run: RunState, facts: Facts, tensors: dict[str, Tensor]) -> None:
     run.agent.load_state_dict(_part(tensors, "agent."))
     state, by_slot = run.replay.state_dict(), run.replay.slot_entries()
     for name, saved in _part(tensors, "replay.").items():
         if name in by_slot:
-            state[name][:, : saved.shape[1]] = saved.to(state[name].device)  # in place: no second buffer is made
+            state[name][:, : saved.shape[1]] = saved.to(state[name].device)  # in place, to avoid a second buffer
         else:
             state[name] = saved.to(state[name].device)
     run.replay.load_state_dict(state)
@@ -268,7 +278,7 @@ def _restore(run: Run, facts: Facts, tensors: dict[str, Tensor]) -> None:
     )
 
 
-def _arrays(tensors: dict[str, Tensor], member: int) -> dict[str, Array]:
+def _arrays(tensors: dict[str, Tensor], member: int) -> dict[str, NDArray[np.float64]]:
     return {name: np.asarray(value) for name, value in _part(tensors, f"environments.{member}.").items()}
 
 
@@ -277,14 +287,14 @@ def _part(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def _finished(directory: Path) -> list[Path]:
-    """Complete checkpoints, the oldest first; raises where a link stands for one."""
+    """Complete checkpoints, the oldest first; raises if one is a link."""
     if not files.has_directory(directory):
         return []
     return sorted(path for path in directory.glob("[0-9]*") if files.has_directory(path))
 
 
 def _checksum(path: Path) -> str:
-    """CRC-32: enough for damage; against somebody who wants to deceive no checksum beside the data helps."""
+    """CRC-32: detects damage. No checksum stored beside the data could detect a forgery."""
     value = 0
     with files.open_to_read(path) as file:
         while part := file.read(1 << 20):
@@ -293,7 +303,7 @@ def _checksum(path: Path) -> str:
 
 
 def _remove(path: Path) -> None:
-    """Remove a directory, or what stands in its place; a link's target stays."""
+    """Remove a directory, file or link, but not the target of a link."""
     if files.is_directory(path):
         shutil.rmtree(path)
     else:

@@ -1,38 +1,36 @@
-"""Deterministic test episodes on environments of their own, here or in processes that play while training goes on."""
+"""Deterministic test episodes on separate environments, run in this process or in workers while training continues."""
 
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aes_rl.agents import AbstractAgent
 from aes_rl.training.config import Training
-from aes_rl.training.player import Part, Player, Standing, serve
-from aes_rl.training.workers import Helper, wait_for_answer
+from aes_rl.training.episode_worker import EpisodeRunner, Episodes, SchedulingPriority, run_worker
+from aes_rl.training.vector.processes import ChildProcess, wait_for_answer
 
-Array = np.ndarray[Any, Any]
-
-
-_PARTS_A_PROCESS = 4
-"""At least; fewer leave processes idle while the last one plays, more play few episodes side by side."""
+_MIN_JOBS_PER_WORKER = 4
+"""Fewer leave workers idle while the last one runs; more run few episodes side by side."""
 
 
 class Score(NamedTuple):
     """Test episodes of every member."""
 
-    returns: Array
+    returns: NDArray[np.float64]
     """[P, episodes]."""
-    lengths: Array
+    lengths: NDArray[np.int64]
     """[P, episodes]."""
 
 
 class Evaluator:
-    """Test environments that are made once and played again at every evaluation.
+    """Test environments that are made once and used at every evaluation.
 
-    A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on who plays it. Processes
-    get some episodes of a member at a time, whoever is free: some policies fall at once, others never.
+    A seed fixes its episode, so a score depends on the parameters and the seeds alone, not on which process runs it.
+    Some policies fall at once and others never, so each worker gets a few episodes of one member whenever it is free.
     """
 
     def __init__(
@@ -41,87 +39,89 @@ class Evaluator:
         members: int,
         episodes: int,
         workers: int,
-        standing: Standing = "equal",
-        longest: int = Training.longest_evaluation,
+        priority: SchedulingPriority = "normal",
+        max_steps: int = Training.longest_evaluation,
     ):
-        """`episodes` of every member of at most `longest` steps, played by `workers` processes, or here without any.
+        """Run `episodes` per member of at most `max_steps` steps in `workers` processes; 0 runs them in this one.
 
-        Unless they stand equal they leave cores that are wanted to those that train.
+        `priority` is the scheduling priority of the workers.
         """
         self._shape = (members, episodes)
-        self._player = Player(task, episodes, longest) if workers == 0 else None
-        self._helpers: list[Helper] = []
-        with _one_thread_each():
+        workers = min(workers, members * episodes)
+        self._runner = EpisodeRunner(task, episodes, max_steps) if workers == 0 else None
+        self._workers: list[ChildProcess] = []
+        with _single_threaded_children():
             for number in range(workers):
-                who = f"the test episodes of {task} (process {number})"
-                self._helpers.append(Helper(serve, (task, episodes, longest, standing), who))
-        self._waiting: list[Part] = []
-        self._under_way: dict[Helper, Part] = {}
-        self._score = self._nothing_played()
+                description = f"the test episodes of {task} (process {number})"
+                self._workers.append(ChildProcess(run_worker, (task, episodes, max_steps, priority), description))
+        self._waiting: list[Episodes] = []
+        self._running: dict[ChildProcess, Episodes] = {}
+        self._score = self._empty_score()
 
     def start(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> None:
-        """Begin to play the greedy policy as it is now in episodes with given seeds, [P][episodes]."""
+        """Start episodes of the current greedy policy with the given seeds, [P][episodes]."""
         layers = agent.policy()
         members, episodes = self._shape
-        pieces = min(episodes, max(1, -(-_PARTS_A_PROCESS * len(self._helpers) // members)))
-        self._score = self._nothing_played()
+        jobs = min(episodes, max(1, -(-_MIN_JOBS_PER_WORKER * len(self._workers) // members)))
+        self._score = self._empty_score()
         for member in range(members):
             policy = [(weight[member], bias[member]) for weight, bias in layers]
-            for piece in np.array_split(np.arange(episodes), pieces):
-                numbers = [int(number) for number in piece]
-                self._waiting.append(Part(member, numbers, [seeds[member][number] for number in numbers], policy))
-        self._deal()
+            for part in np.array_split(np.arange(episodes), jobs):
+                numbers = [int(number) for number in part]
+                self._waiting.append(Episodes(member, numbers, [seeds[member][number] for number in numbers], policy))
+        self._assign()
 
     def is_done(self) -> bool:
-        """Whether `finish` would not have to wait for processes; who asks often keeps them busy."""
+        """Whether `finish` would return without waiting for workers; each call also gives idle workers new episodes."""
         self._collect()
-        return self._player is not None or not (self._under_way or self._waiting)
+        return self._runner is not None or not (self._running or self._waiting)
 
     def finish(self) -> Score:
-        """The episodes that were started, once all of them have been played."""
-        if self._player is not None:
-            for part in self._waiting:
-                self._write_down(part, self._player.play(part))
+        """Wait for all episodes that were started."""
+        if self._runner is not None:
+            for episodes in self._waiting:
+                self._store(episodes, self._runner.run(episodes))
             self._waiting = []
         while not self.is_done():
-            wait_for_answer(self._under_way)
+            wait_for_answer(self._running)
         return self._score
 
-    def play(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> Score:
-        """Start, and wait."""
+    def evaluate(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> Score:
+        """Start the episodes and wait for them."""
         self.start(agent, seeds)
         return self.finish()
 
     def close(self) -> None:
-        """End the environments."""
-        if self._player is not None:
-            self._player.close()
-        for helper in self._helpers:
-            helper.hang_up()
-        for helper in self._helpers:
-            helper.close()
+        """Close the environments and end the workers."""
+        if self._runner is not None:
+            self._runner.close()
+        for worker in self._workers:
+            worker.request_exit()
+        for worker in self._workers:
+            worker.close()
 
-    def _deal(self) -> None:
-        for helper in self._helpers:
-            if self._waiting and helper not in self._under_way:
-                part = self._waiting.pop(0)
-                helper.ask(part)
-                self._under_way[helper] = part
+    def _assign(self) -> None:
+        for worker in self._workers:
+            if self._waiting and worker not in self._running:
+                episodes = self._waiting.pop(0)
+                worker.send(episodes)
+                self._running[worker] = episodes
 
     def _collect(self) -> None:
-        for helper in [helper for helper in self._under_way if helper.has_answered()]:
-            self._write_down(self._under_way.pop(helper), helper.answer())
-        self._deal()
+        for worker in [worker for worker in self._running if worker.has_answered()]:
+            self._store(self._running.pop(worker), worker.receive())
+        self._assign()
 
-    def _write_down(self, part: Part, played: tuple[list[float], list[int]]) -> None:
-        self._score.returns[part.member, part.episodes], self._score.lengths[part.member, part.episodes] = played
+    def _store(self, episodes: Episodes, result: tuple[list[float], list[int]]) -> None:
+        member, numbers = episodes.member, episodes.numbers
+        self._score.returns[member, numbers], self._score.lengths[member, numbers] = result
 
-    def _nothing_played(self) -> Score:
+    def _empty_score(self) -> Score:
         return Score(np.zeros(self._shape), np.zeros(self._shape, np.int64))
 
 
 @contextmanager
-def _one_thread_each() -> Iterator[None]:
+def _single_threaded_children() -> Iterator[None]:
     """Processes started inside multiply matrices with one thread: there are as many of them as cores."""
     names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     before = {name: os.environ.get(name) for name in names}

@@ -1,4 +1,4 @@
-"""The loop, in the order of one step: act → send → sample → update → feedback → receive → add → advance."""
+"""The training loop; one step is: act → send → sample → update → feedback → receive → add → advance."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from torch import Tensor
 
 from aes_rl.streams import Stream
 from aes_rl.training.capture import Captured
-from aes_rl.training.run import Learned, Run
+from aes_rl.training.state import Learned, RunState
 from aes_rl.types import Transition, as_tensor
 
 
@@ -26,19 +26,26 @@ class Step(NamedTuple):
     """The last update made during this step, if any was. On a GPU the next step overwrites it."""
 
 
-def train(run: Run) -> Iterator[Step]:
+def train(run: RunState) -> Iterator[Step]:
     """Take environment steps and updates until the configured end, yielding after each step.
 
-    Environments step while the learner updates. A GPU is given a batch to learn from before the actions are fetched
-    from it, so that it never waits for this process, and the rest of the update once they are on their way; its
-    samplers hear and store beside its optimiser's step. Logging, evaluation, checkpoints and limits belong to the
-    caller: all that a step needs is in `run`, so the caller may stop, save, and go on with a new loop.
+    Environments step while the learner updates. A GPU gets the gradient computation before the actions are fetched from
+    it, so that it never waits for this process, and the optimiser's step once the actions have been sent. Feedback and
+    insertion run on a second CUDA stream beside the optimiser's step. Logging, evaluation, checkpoints and limits
+    belong to the caller: all state is in `run`, so the caller may stop, save, and continue with a new loop.
     """
-    config = run.config
-    stages = (explore, learn, feed_back, descend, store)
-    explore_all, learn_all, feed_back_all, descend_all, store_all = (
-        Captured(partial(f, run), run.device) for f in stages
-    )
+    config, side_stream = run.config, run.side_stream
+    learned: Learned | None = None
+
+    def feed_back_learned() -> None:
+        assert learned is not None
+        feed_back(run, learned)
+
+    explore_all = Captured(partial(explore, run), run.device)
+    learn_all = Captured(partial(learn, run), run.device)
+    feed_back_all = Captured(feed_back_learned, run.device)
+    descend_all = Captured(run.agent.descend, run.device)
+    store_all = Captured(partial(store, run), run.device)
     while run.env_step < config.env_steps:
         with run.numerics:
             if run.env_step < config.warm_up_steps:
@@ -46,75 +53,69 @@ def train(run: Run) -> Iterator[Step]:
             else:
                 explore_all()
             run.begin_sending()
-            run.learned = None
+            learned = None
             for number in range(updates_due(run)):
                 if number:
-                    run.aside.join()
+                    side_stream.join()
                     run.replay.advance(run.update_step)
-                run.learned = learn_all()
+                learned = learn_all()
                 run.finish_sending()
-                with run.aside:
+                with side_stream:
                     if run.replay.is_listening:
                         feed_back_all()
                 descend_all()
                 run.update_step += 1
             run.finish_sending()
-            with run.aside:
-                board = run.receive()
+            with side_stream:
+                data = run.receive()
                 store_all()
-            run.aside.join()
-            if run.learned is not None:
+            side_stream.join()
+            if learned is not None:
                 run.replay.advance(run.update_step)
             run.env_step += 1
-        yield Step(run.env_step, torch.tensor(board.ended), torch.tensor(board.episode_return), run.learned)
+        yield Step(run.env_step, torch.tensor(data.ended), torch.tensor(data.episode_return), learned)
 
 
-def warm_up(run: Run) -> None:
+def warm_up(run: RunState) -> None:
     """Uniform actions, before the first update."""
     uniforms = run.streams.uniform(Stream.WARM_UP, run.replay.insertions, run.sizes.action)
     run.action.copy_(2 * as_tensor(uniforms) - 1)
 
 
-def explore(run: Run) -> None:
-    """Every member's exploring action."""
+def explore(run: RunState) -> None:
+    """Exploring actions of every member."""
     noise = run.streams.normal(Stream.EXPLORE, run.replay.insertions, run.sizes.action)
     run.action.copy_(run.agent.act(run.observation, noise))
 
 
-def updates_due(run: Run) -> int:
-    """Updates to make during this environment step."""
+def updates_due(run: RunState) -> int:
+    """Number of updates to make during this environment step."""
     since_warm_up = run.env_step - run.config.warm_up_steps
     if since_warm_up < 0 or since_warm_up % run.config.steps_per_round:
         return 0
     return run.config.updates_per_round
 
 
-def learn(run: Run) -> Learned:
-    """A batch for every member, and the gradients on it."""
+def learn(run: RunState) -> Learned:
+    """Draw a batch for every member and compute the gradients on it."""
     batch_size = run.config.agent_config.batch_size
-    clock = run.replay.draws + 0  # sampling moves the clock itself
-    with run.aside:
+    clock = run.replay.draws + 0  # a copy: sampling advances the clock in place
+    with run.side_stream:
         noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))
     sample = run.replay.sample(batch_size)
-    run.aside.join()
+    run.side_stream.join()
     update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.norm_members)
     return Learned(update, sample)
 
 
-def feed_back(run: Run) -> None:
-    """Tell every member's sampler what the gradients say."""
-    assert run.learned is not None
-    run.replay.feedback(run.learned.sample.draw, run.learned.update.signals)
+def feed_back(run: RunState, learned: Learned) -> None:
+    """Report the signals of an update to every member's sampler."""
+    run.replay.feedback(learned.sample.draw, learned.update.signals)
 
 
-def descend(run: Run) -> None:
-    """One step of every member along its gradients."""
-    run.agent.descend()
-
-
-def store(run: Run) -> None:
-    """Add every member's transition, and look at what came of it."""
-    seen = run.seen
-    run.replay.add(Transition(run.observation, run.action, seen.reward, seen.next_observation, seen.terminated))
-    run.agent.end_episode(seen.ended)
-    run.observation.copy_(seen.observation)
+def store(run: RunState) -> None:
+    """Add every member's transition, and take over the next observations."""
+    data = run.received
+    run.replay.add(Transition(run.observation, run.action, data.reward, data.next_observation, data.terminated))
+    run.agent.end_episode(data.ended)
+    run.observation.copy_(data.observation)

@@ -1,4 +1,4 @@
-"""How much memory a population's replay needs, and whether it is there."""
+"""How much memory a population needs, and whether that much is free."""
 
 from itertools import pairwise
 
@@ -6,22 +6,20 @@ import psutil
 import torch
 
 from aes_rl.errors import UserError
-from aes_rl.training.board import Sizes
 from aes_rl.training.config import Training
+from aes_rl.training.vector.step_data import Sizes
 
-_BYTES_BESIDE_A_ROW = 21
-"""Mass, its share of the sum tree, insertion stamp, and a rule's own number a slot."""
-
-
+_SAMPLER_BYTES_PER_SLOT = 21
+"""Mass, its share of the sum tree, insertion stamp, and a rule's own number."""
 _COPIES = 16
-"""Of one network's parameters and activations: networks, targets, gradients, the optimiser's moments."""
+"""Copies of one network's parameters and activations: networks, targets, gradients, the optimiser's moments."""
 
 
 def needed(config: Training, sizes: Sizes) -> int:
-    """Bytes of all members' transitions with what samplers keep beside them, of networks and of a batch."""
+    """Bytes that all members' transitions, samplers, networks and batches need."""
     row = 4 * (2 * sizes.observation + sizes.action + 2)
     ages = 4 if config.measure_variance_every is not None else 0
-    slots = config.capacity * (row + _BYTES_BESIDE_A_ROW + ages)
+    slots = config.capacity * (row + _SAMPLER_BYTES_PER_SLOT + ages)
     agent = config.agent_config
     widths = (sizes.observation + sizes.action, *agent.hidden, 2 * sizes.action)
     network = 4 * sum(units * (before + 1) for before, units in pairwise(widths))
@@ -30,7 +28,7 @@ def needed(config: Training, sizes: Sizes) -> int:
 
 
 def available(device: str) -> int:
-    """Free bytes of a device."""
+    """Free memory of a device in bytes."""
     if torch.device(device).type == "cuda":
         if not torch.cuda.is_available():
             raise UserError(f"device is {device} and torch {torch.__version__} finds no CUDA GPU; use --device cpu")
@@ -39,7 +37,7 @@ def available(device: str) -> int:
 
 
 def require(config: Training, sizes: Sizes) -> None:
-    """Raise if the replay of a population does not fit."""
+    """Raise if a population does not fit into its device's memory."""
     wanted, free = needed(config, sizes), available(config.device)
     if wanted > free:
         raise UserError(
@@ -49,5 +47,5 @@ def require(config: Training, sizes: Sizes) -> None:
 
 
 def gigabytes(size: int) -> str:
-    """A size for people."""
+    """A size in bytes as text."""
     return f"{size / 1e9:.1f} GB"

@@ -1,15 +1,15 @@
-"""Process-wide settings of torch that a run wants, in force only while it works."""
+"""Process-wide torch settings of a run, in force only while it works."""
 
 import numpy as np
 import torch
 
 
 class Numerics:
-    """Enter it for a piece of work; afterwards the process has the settings that it had before.
+    """A context manager; on exit the process gets its previous settings back.
 
-    Numbers below 1e-38 count as zero: weight decay makes them, and a CPU multiplies them eighty times more slowly. On a
-    GPU the run's own device is the current one, since streams and graphs belong to that, and matrix products have the
-    precision it asks for.
+    Inside, denormal numbers (below 1e-38) are flushed to zero: weight decay produces them, and a CPU multiplies them
+    eighty times more slowly. On a GPU, the run's device is the current one, because streams and graphs are created on
+    that, and matrix products have the configured precision.
     """
 
     def __init__(self, device: torch.device, tf32: bool):
@@ -17,7 +17,7 @@ class Numerics:
         self._precision = "high" if tf32 else "highest"
 
     def __enter__(self) -> None:
-        self._flushed = _flushes_denormals()
+        self._flushed_before = _flushes_denormals()
         torch.set_flush_denormal(True)
         if self._device is not None:
             self._device.__enter__()  # type: ignore[no-untyped-call]
@@ -25,12 +25,12 @@ class Numerics:
             torch.set_float32_matmul_precision(self._precision)
 
     def __exit__(self, *_: object) -> None:
-        torch.set_flush_denormal(self._flushed)
+        torch.set_flush_denormal(self._flushed_before)
         if self._device is not None:
             torch.set_float32_matmul_precision(self._precision_before)
             self._device.__exit__(None, None, None)
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread's arithmetic takes numbers below 1e-38 for zero; torch does not tell."""
+    """Whether this thread flushes denormal numbers to zero; torch has no function that tells."""
     return bool(np.float32(1e-40) * np.float32(1) == 0)

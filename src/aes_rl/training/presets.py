@@ -1,4 +1,4 @@
-"""Hyper-parameters of the paper, by agent and task."""
+"""The paper's hyper-parameters, by agent and task."""
 
 from dataclasses import replace
 from typing import Literal
@@ -24,14 +24,14 @@ _SAC_ADAPTIVE = {
 
 
 def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
-    """The starting point of a run: today's defaults, or the paper's for its eight tasks."""
+    """Initial options of a run: this package's defaults, or the paper's for its eight tasks."""
     if name == "default":
         return Training(task=task, agent=agent)
     adaptive = adaptive_of_the_paper(task, agent)
     if adaptive is None:
         raise UserError(
             f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}; "
-            "--preset default takes any"
+            "--preset default accepts any task"
         )
     return Training(
         task=task,
@@ -46,7 +46,7 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
 
 
 def adaptive_of_the_paper(task: str, agent: str) -> Adaptive | None:
-    """AES's parameters for a task and agent, if the paper has some."""
+    """The paper's AES parameters for a task and agent, if it has any."""
     short = paper.name_of(task)
     if short not in _SAC_ADAPTIVE:
         return None

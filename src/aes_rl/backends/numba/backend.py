@@ -1,0 +1,118 @@
+"""The backend of the CPU: compiled loops. Sharing memory with NumPy costs a microsecond, a tensor operation several."""
+
+from collections.abc import Callable, Sequence
+from functools import cache, wraps
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl.backends.backend import AbstractBackend, Forms
+from aes_rl.backends.distribution import AbstractDistribution, Overwrite
+from aes_rl.backends.numba import loops
+from aes_rl.backends.numba.distribution import NumbaDistribution
+from aes_rl.backends.numba.tree import NUMPY_TYPES, zeros
+from aes_rl.types import Counter, Draw, Transition, as_tensor
+
+Numbers = NDArray[Any]
+
+
+class NumbaBackend(AbstractBackend[Numbers]):
+    """Compiled loops over (member, draw)."""
+
+    name = "numba"
+    device = torch.device("cpu")
+
+    @override
+    def counter(self) -> int:
+        return 0
+
+    @override
+    def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+        return zeros(shape, dtype)
+
+    @override
+    def view(self, tensor: Tensor) -> Numbers:
+        return tensor.numpy()
+
+    @override
+    def form(self, forms: Forms) -> Callable[..., Tensor]:
+        if not forms.loops:
+            return _on_tensors(forms.tensors)
+        module, _, function = forms.loops.partition(":")
+        compiled: Callable[..., Tensor] = getattr(import_module(module), function)
+        return compiled
+
+    @override
+    def uniform(self, keys: Numbers, counter: Counter, count: int) -> Numbers:
+        numbers = np.empty((len(keys), count))
+        loops.uniform(keys, counter, numbers)
+        return numbers
+
+    @override
+    def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Numbers, bool]:
+        before, action, reward, after, terminated = (field.numpy() for field in transition)
+        packed = np.empty((len(before), 2 * before.shape[1] + action.shape[1] + 2), NUMPY_TYPES[dtype])
+        return packed, loops.pack(before, action, after, reward, terminated, packed)
+
+    @override
+    def write_rows(self, rows: Numbers, slots: Numbers, packed: Numbers) -> None:
+        loops.write_rows(rows, slots, packed)
+
+    @override
+    def read_rows(self, rows: Numbers, slots: Numbers) -> Float[Tensor, "P B D"]:
+        copied = np.empty((*slots.shape, rows.shape[2]), rows.dtype)
+        loops.read_rows(rows, slots, copied)
+        return torch.from_numpy(copied)
+
+    @override
+    def inverse_probabilities(self, probabilities: Numbers, size: Counter, dtype: torch.dtype) -> Float[Tensor, "p B"]:
+        weights = np.empty(probabilities.shape, NUMPY_TYPES[dtype])
+        loops.inverse_probabilities(probabilities, size, weights)
+        return torch.from_numpy(weights)
+
+    @override
+    def distribution(
+        self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int
+    ) -> NumbaDistribution:
+        return NumbaDistribution(floors, overwrites, capacity)
+
+    @override
+    def screen(
+        self,
+        draw: Draw,
+        values: Sequence[tuple[Float[Tensor, "P B"], float]],
+        distribution: AbstractDistribution[Numbers],
+        fault: Bool[Tensor, "P"],
+    ) -> tuple[int | None, Numbers, bool]:
+        for number, (value, lowest) in enumerate(values):
+            if not loops.within(value.numpy(), lowest):
+                return number, _all_true(*draw.slots_view.shape), True
+        current = distribution.is_current(draw)
+        if current is None:
+            return None, _all_true(*draw.slots_view.shape), True
+        return None, current.numpy(), False
+
+    @override
+    def sound(self, values: Float[Tensor, "P n"], lowest: float) -> bool:
+        return bool(loops.within(values.numpy(), lowest))
+
+
+def _on_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function of tensors that is given arrays."""
+
+    @wraps(function)
+    def call(*arguments: object) -> Tensor:
+        return function(*(as_tensor(one) if isinstance(one, np.ndarray) else one for one in arguments))
+
+    return call
+
+
+@cache
+def _all_true(members: int, batch: int) -> NDArray[np.bool_]:
+    return np.ones((members, batch), np.bool_)

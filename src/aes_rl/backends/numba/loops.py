@@ -1,0 +1,273 @@
+"""The compiled CPU loops: random numbers, sum tree, placement, rows, screening.
+
+Every function has a twin made of tensor operations in `aes_rl.backends.torch`.
+Loops run level by level over the whole batch, so that the memory reads of different draws overlap.
+"""
+
+import numpy as np
+from numba import njit
+
+from aes_rl.streams import FIRST, GOLDEN, SECOND
+
+FAN_OUT = 16
+"""Children of a tree node: two cache lines of float64."""
+_FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices spare the compiled code the test for negative ones
+FIFO, UNIFORM, ADAPTIVE = 0, 1, 2
+"""How the slot to overwrite is chosen when the buffer is full."""
+
+_GOLDEN, _FIRST, _SECOND = np.uint64(GOLDEN), np.uint64(FIRST), np.uint64(SECOND)
+
+
+@njit(cache=True, inline="always")
+def _mix(x):
+    x = (x ^ (x >> np.uint64(30))) * _FIRST
+    x = (x ^ (x >> np.uint64(27))) * _SECOND
+    return x ^ (x >> np.uint64(31))
+
+
+@njit(cache=True)
+def uniform(keys, counter, out):
+    """Fill `out` [P, count] with the numbers of `Streams.uniform`."""
+    for member in range(out.shape[0]):
+        state = _mix(np.uint64(keys[member]) + np.uint64(counter) * _GOLDEN)
+        for element in range(out.shape[1]):
+            state += _GOLDEN
+            upper = _mix(state) >> np.uint64(12)
+            out[member, element] = (2 * np.int64(upper) + 1) * 2.0**-53
+
+
+@njit(cache=True, inline="always")
+def _quarter_sum(row, start):
+    return (row[start] + row[start + np.uint64(1)]) + (row[start + np.uint64(2)] + row[start + np.uint64(3)])
+
+
+@njit(cache=True, inline="always")
+def _group_sum(row, start):
+    """Sum of one node's children, quarter by quarter."""
+    lower = _quarter_sum(row, start) + _quarter_sum(row, start + np.uint64(4))
+    return lower + (_quarter_sum(row, start + np.uint64(8)) + _quarter_sum(row, start + np.uint64(12)))
+
+
+@njit(cache=True)
+def sum_groups(tree, offsets, first_member, last_member):
+    """Recompute every parent of some members. `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0."""
+    for member in range(first_member, last_member):
+        for level in range(1, offsets.shape[0]):
+            _sum_level(tree[member], np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
+
+
+@njit(cache=True)
+def _sum_level(row, below, first):
+    for group in range((first - below) // _FAN_OUT):
+        row[first + np.uint64(group)] = _group_sum(row, below + np.uint64(group) * _FAN_OUT)
+
+
+@njit(cache=True)
+def write_masses(tree, offsets, first_member, slots, masses):
+    """Write leaves in order, so that the last of a repeated slot stays, then resum the parents above them.
+
+    False, and nothing is written, where a mass is not finite and positive.
+    """
+    for member in range(slots.shape[0]):
+        for position in range(slots.shape[1]):
+            if not 0.0 < masses[member, position] < np.inf:
+                return False
+    for member in range(slots.shape[0]):
+        row = tree[first_member + member]
+        batch = slots.shape[1]
+        for position in range(batch):
+            row[slots[member, position]] = masses[member, position]
+        for level in range(1, offsets.shape[0]):
+            below, first = np.uint64(offsets[level - 1]), np.uint64(offsets[level])
+            if (first - below) // _FAN_OUT <= np.uint64(batch):
+                _sum_level(row, below, first)
+                continue
+            for position in range(batch):
+                group = np.uint64(slots[member, position]) >> np.uint64(4 * level)
+                row[first + group] = _group_sum(row, below + group * _FAN_OUT)
+    return True
+
+
+@njit(cache=True)
+def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
+    """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform serves floor and tree."""
+    batch = uniforms.shape[1]
+    remainder = np.empty(batch)
+    node = np.empty(batch, np.int64)
+    for member in range(uniforms.shape[0]):
+        row = tree[member]
+        kappa = floor[member, 0]
+        total = row[offsets[-1]]
+        node[:] = 0
+        if kappa < 1.0:
+            for position in range(batch):
+                remainder[position] = (uniforms[member, position] - kappa) / (1.0 - kappa) * total
+            _descend(row, offsets, remainder, node)
+        for position in range(batch):
+            u = uniforms[member, position]
+            slot = np.int64(u / kappa * size) if u < kappa else node[position]
+            slot = min(slot, size - 1)
+            slots[member, position] = slot
+            share = row[slot] / total * (1.0 - kappa) if kappa < 1.0 else 0.0
+            probabilities[member, position] = share + kappa / size
+
+
+@njit(cache=True)
+def _descend(row, offsets, remainder, node):
+    """Walk every draw from the root to the leaf in which its remainder of the total mass ends."""
+    for level in range(offsets.shape[0] - 2, -1, -1):
+        first = np.uint64(offsets[level])
+        if level < 2:
+            _touch(row, first, node)
+        for position in range(node.shape[0]):
+            parent = np.uint64(node[position])
+            start = first + parent * _FAN_OUT
+            child, remainder[position] = _child(row, start, remainder[position])
+            if row[start + child] == 0.0:
+                child = _last_with_mass(row, start)
+            node[position] = parent * _FAN_OUT + child
+
+
+@njit(cache=True)
+def _last_with_mass(row, start):
+    for child in range(FAN_OUT - 1, 0, -1):
+        if row[start + np.uint64(child)] > 0.0:
+            return np.uint64(child)
+    return np.uint64(0)
+
+
+@njit(cache=True)
+def _touch(row, first, node):
+    """Ask for both cache lines of every group before any is needed: the two lowest levels do not stay in the cache."""
+    total = 0.0
+    for position in range(node.shape[0]):
+        start = first + np.uint64(node[position]) * _FAN_OUT
+        total += row[start] + row[start + np.uint64(8)]
+    return total
+
+
+@njit(cache=True, inline="always")
+def _child(row, start, wanted):
+    """The child in which `wanted` ends and what is left of it there: a quarter of the group, then one of its four.
+
+    Past the group's sum, where rounding may lead, it is the last child, which may be empty.
+    """
+    one, two = np.uint64(1), np.uint64(2)
+    first = _quarter_sum(row, start)
+    second = first + _quarter_sum(row, start + np.uint64(4))
+    third = second + _quarter_sum(row, start + np.uint64(8))
+    quarter, wanted = _passed(wanted, first, second, third)
+    start += quarter << two
+    first = row[start]
+    second = first + row[start + one]
+    third = second + row[start + two]
+    child, wanted = _passed(wanted, first, second, third)
+    return (quarter << two) + child, wanted
+
+
+@njit(cache=True, inline="always")
+def _passed(wanted, first, second, third):
+    """How many of three rising marks `wanted` has reached, and how far it is past the last of them; no branches."""
+    count = np.uint64(wanted >= first) + np.uint64(wanted >= second) + np.uint64(wanted >= third)
+    mark = first if wanted >= first else 0.0
+    mark = second if wanted >= second else mark
+    mark = third if wanted >= third else mark
+    return count, wanted - mark
+
+
+@njit(cache=True)
+def place(tree, offsets, floor, kinds, clock, stamps, uniforms, slots):
+    """Choose K distinct slots per member and stamp them: appended while there is room, then by the overwrite rule."""
+    capacity = stamps.shape[1]
+    members, count = slots.shape
+    kept = np.empty((members, count), np.int64)
+    if clock + count > capacity and np.any(kinds == ADAPTIVE):
+        chances = np.empty((members, count))
+        draw_mixture(tree, offsets, floor, min(clock, capacity), uniforms[:, :count], kept, chances)
+    for member in range(members):
+        for k in range(count):
+            slot = (clock + k) % capacity
+            if clock + k >= capacity and kinds[member] != FIFO:
+                keep = kept[member, k] if kinds[member] == ADAPTIVE else -1
+                slot = _any_but(capacity, keep, slots[member, :k], uniforms[member, count + k])
+            slots[member, k] = slot
+            stamps[member, slot] = clock + k + 1
+
+
+@njit(cache=True)
+def _any_but(capacity, keep, placed, u):
+    """A uniform slot other than `keep` (−1 keeps none) and those just placed."""
+    is_placed = False
+    for slot in placed:
+        is_placed = is_placed or slot == keep
+    taken = np.empty(placed.shape[0] + 1, np.int64)
+    taken[:-1] = placed
+    taken[-1] = capacity if keep < 0 or is_placed else keep
+    taken.sort()
+    free = max(capacity - np.sum(taken < capacity), 1)
+    slot = min(np.int64(u * free), free - 1)
+    for other in taken:
+        slot += slot >= other
+    return min(slot, capacity - 1)
+
+
+@njit(cache=True)
+def inverse_probabilities(probabilities, size, weights):
+    """1/(n·p(i))."""
+    for member in range(probabilities.shape[0]):
+        for position in range(probabilities.shape[1]):
+            weights[member, position] = 1.0 / (size * probabilities[member, position])
+
+
+@njit(cache=True)
+def read_rows(rows, slots, out):
+    """Copy the rows of the drawn slots side by side, after asking for all their cache lines."""
+    width = rows.shape[2]
+    for member in range(slots.shape[0]):
+        touched = rows[member, 0, 0]
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
+            for column in range(0, width, 16):
+                touched += rows[member, slot, np.uint64(column)]
+        if slots.shape[1] > 0:
+            out[member, 0, 0] = touched  # used, so that the reads are not optimised away; overwritten below
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
+            for column in range(width):
+                out[member, position, column] = rows[member, slot, column]
+
+
+@njit(cache=True)
+def write_rows(rows, slots, packed):
+    """Put one row of every member into its slot."""
+    for member in range(rows.shape[0]):
+        slot = np.uint64(slots[member, 0])
+        for column in range(rows.shape[2]):
+            rows[member, slot, column] = packed[member, column]
+
+
+@njit(cache=True)
+def pack(observation, action, next_observation, reward, terminated, packed):
+    """Lay the fields of one transition of every member side by side; tells whether all are finite."""
+    taken = observation.shape[1]
+    following = taken + action.shape[1]
+    for member in range(packed.shape[0]):
+        for column in range(taken):
+            packed[member, column] = observation[member, column]
+            packed[member, following + column] = next_observation[member, column]
+        for column in range(action.shape[1]):
+            packed[member, taken + column] = action[member, column]
+        packed[member, -2] = reward[member]
+        packed[member, -1] = terminated[member]
+    return within(packed, -np.inf)
+
+
+@njit(cache=True)
+def within(values, lowest):
+    """Whether every value is finite and at least `lowest`."""
+    sound = True
+    for member in range(values.shape[0]):
+        for column in range(values.shape[1]):
+            value = values[member, column]
+            sound &= (value >= lowest) & (abs(value) < np.inf)
+    return sound

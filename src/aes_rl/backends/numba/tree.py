@@ -1,0 +1,80 @@
+"""The CPU's sum tree: 16 children per node, one packed array per member, compiled loops."""
+
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl.backends.numba import loops
+from aes_rl.backends.sum_tree import AbstractSumTree, unsound_mass
+from aes_rl.errors import UserError
+from aes_rl.types import Counter
+
+Numbers = NDArray[Any]
+NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
+    torch.float32: np.float32,
+    torch.float64: np.float64,
+    torch.int32: np.int32,
+}
+
+
+class NumbaTree(AbstractSumTree[Numbers]):
+    """A 16-ary tree: two cache lines per node, five levels at a million slots, 0.53 bytes of parents per leaf."""
+
+    def __init__(self, members: int, capacity: int):
+        starts, nodes = [0], _padded(capacity)
+        while nodes > 1:
+            starts.append(starts[-1] + nodes)
+            nodes = nodes // loops.FAN_OUT
+            nodes = _padded(nodes) if nodes > 1 else 1
+        tree = zeros((members, _padded(starts[-1] + 1)), torch.float64)
+        self.masses = tree[:, :capacity]
+        self._totals = tree[:, starts[-1] : starts[-1] + 1]
+        self.nodes = tree.numpy()
+        """All levels of each member, leaves first."""
+        self.offsets = np.array(starts)
+        """Where each level starts; the last is the total."""
+
+    @property
+    @override
+    def totals(self) -> Float[Tensor, "P 1"]:
+        return self._totals
+
+    @override
+    def write(
+        self, members: slice, slots: Numbers, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
+    ) -> None:
+        if kept is not None:
+            # Repetitions of a slot are kept or not together here: it was overwritten since the draw or it was not.
+            masses = torch.where(kept, masses, self.masses[members].gather(1, torch.from_numpy(slots)))
+        if not loops.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy()):
+            raise UserError(unsound_mass(masses, members.start))
+
+    @override
+    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+        self.masses[members, : masses.shape[1]] = masses
+        loops.sum_groups(self.nodes, self.offsets, members.start, members.stop)
+
+    @override
+    def draw(self, uniforms: Numbers, floor: Numbers, size: Counter) -> tuple[Numbers, Numbers]:
+        slots = np.empty(uniforms.shape, np.int64)
+        probabilities = np.empty(uniforms.shape)
+        loops.draw_mixture(self.nodes, self.offsets, floor, size, uniforms, slots, probabilities)
+        return slots, probabilities
+
+
+def _padded(nodes: int) -> int:
+    return -(-nodes // loops.FAN_OUT) * loops.FAN_OUT
+
+
+def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
+    """Zeros for large data that is read at random.
+
+    NumPy asks the system for huge pages and torch does not: with ordinary ones the address lookups of 256 random reads
+    evict those of the program itself, and everything around them slows down.
+    """
+    return torch.from_numpy(np.zeros(shape, NUMPY_TYPES[dtype]))

@@ -1,0 +1,1 @@
+"""Tensor operations on any device: the twin that compiled loops and kernels are tested against."""

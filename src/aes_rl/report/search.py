@@ -1,0 +1,48 @@
+"""Finds the runs below a directory."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from aes_rl.report.limits import MOST_DEPTH, MOST_DIRECTORIES, MOST_RUN_DIRECTORIES
+
+
+def run_directories(directory: Path, tell: Callable[[str], None]) -> list[Path]:
+    """Directories with a config.json, in order. Links below the given directory are not followed; `tell` says so."""
+    found: list[Path] = []
+    links: list[Path] = []
+    too_deep: list[Path] = []
+    waiting, visited = [(directory, 0)], 0
+    while waiting and visited < MOST_DIRECTORIES:
+        path, depth = waiting.pop()
+        visited += 1
+        try:
+            with os.scandir(path) as entries:
+                for entry in entries:
+                    if entry.name == "config.json":
+                        found.append(path)
+                    elif entry.is_symlink():
+                        links += [path / entry.name] if entry.is_dir() else []
+                    elif entry.is_dir() and depth < MOST_DEPTH:
+                        waiting.append((path / entry.name, depth + 1))
+                    elif entry.is_dir():
+                        too_deep.append(path / entry.name)
+        except OSError as error:
+            tell(f"{path} could not be searched ({error.strerror})")
+    if waiting:
+        tell(f"{directory} has more than {MOST_DIRECTORIES:,} directories, and not all are searched; give one below it")
+    if links:
+        tell(f"{_such_as(links)}: symbolic links to directories are not followed; report what they point to by itself")
+    if too_deep:
+        tell(f"{_such_as(too_deep)}: more than {MOST_DEPTH} levels below is not searched; give a directory below it")
+    found.sort(key=lambda path: path / "config.json")
+    if len(found) > MOST_RUN_DIRECTORIES:
+        tell(
+            f"{directory} has {len(found):,} directories with a run, and the first {MOST_RUN_DIRECTORIES:,} are read; "
+            "report fewer at a time"
+        )
+    return found[:MOST_RUN_DIRECTORIES]
+
+
+def _such_as(paths: list[Path]) -> str:
+    return str(paths[0]) if len(paths) == 1 else f"{paths[0]} and {len(paths) - 1:,} more"

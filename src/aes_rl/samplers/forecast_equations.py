@@ -1,0 +1,149 @@
+"""The arithmetic of forecasts as tensor operations: the twin of the compiled loop, and what a GPU runs."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from aes_rl.backends import fused
+from aes_rl.types import Counter, last_position
+
+AGES = 24
+"""Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
+PRIOR_DRAWS = 16.0
+"""A slope starts as if so many pairs of typical size had shown none: without evidence, draws are uniform."""
+MOST_LOG = 300.0
+"""Largest absolute logarithm of a mass. Norms that differ by dozens of orders of magnitude have a variance whose
+exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
+
+
+def observe(
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    size: Counter,
+    squared_norms: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    keep: float,
+    horizon: int,
+) -> Float[Tensor, "p B"]:
+    """Learn what one update's norms say about the next ones; the masses √E[d] of the drawn slots.
+
+    Means and slopes fade by `keep` first. The masses are for an age of at least `horizon`. Of a slot drawn twice the
+    last norm stays; a norm of zero says nothing.
+    """
+    updates.add_(1)
+    moments_now, pairs_now, logs_now, seen_now, masses = _observed(
+        logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, is_current, keep, horizon
+    )
+    moments.copy_(moments_now)
+    pairs.copy_(pairs_now)
+    logs.scatter_(1, slots, logs_now)
+    seen.scatter_(1, slots, seen_now)
+    return masses
+
+
+def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    """Know nothing of slots just written; their masses."""
+    seen.scatter_(1, slots, 0)
+    return prior_mass(moments).expand(slots.shape).contiguous()
+
+
+@fused
+def _observed(
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
+    slots: Int[Tensor, "p B"],
+    probabilities: Float[Tensor, "p B"],
+    size: Counter,
+    squared_norms: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    keep: float,
+    horizon: int,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    norms = squared_norms.double()
+    is_seen = is_current & (norms > 0)
+    fresh = torch.where(is_seen, norms, 1.0).log()
+    weights = torch.where(is_seen, 1 / (size * probabilities), 0.0)
+    sums = torch.stack([weights, weights * fresh, weights * fresh.square()], dim=-1).sum(dim=1)
+    moments = keep * moments + sums
+    mean, variance = _mean_and_variance(moments)
+
+    before, then = logs.gather(1, slots), seen.gather(1, slots)
+    old = before.double() - mean
+    buckets = bucket_of(updates - then)
+    counted = torch.where((then > 0) & is_seen, weights, 0.0)
+    products = torch.stack([counted * old * (fresh - mean), counted * old.square()], dim=-1)
+    has_age = (buckets.unsqueeze(1) == torch.arange(AGES, device=slots.device).view(1, AGES, 1)).double()
+    pairs = keep * pairs + (has_age.unsqueeze(-1) * products.unsqueeze(1)).sum(dim=2)
+
+    last, any_seen = last_position(slots, is_seen)
+    logs_now = torch.where(any_seen, fresh.gather(1, last).float(), before)
+    seen_now = torch.where(any_seen, updates.int(), then)
+    _, _, slopes = statistics_of(moments, pairs)
+    slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=horizon)))
+    slope = torch.where(seen_now > 0, slope, 0.0)
+    return moments, pairs, logs_now, seen_now, mass_of(expected_log(logs_now.double(), slope, mean, variance))
+
+
+def statistics_of(
+    moments: Float[Tensor, "p 3"], pairs: Float[Tensor, "p ages 2"]
+) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"], Float[Tensor, "p ages"]]:
+    """Mean and variance of log d, and the slope of a new one on an old one by age, between 0 and 1."""
+    mean, variance = _mean_and_variance(moments)
+    prior = PRIOR_DRAWS * variance.clamp(min=1e-12)
+    slopes = pairs[..., 0] / (pairs[..., 1] + prior)
+    return mean, variance, slopes.clamp(0, 1)
+
+
+def expected_log(
+    log: Float[Tensor, "..."] | float,
+    slope: Float[Tensor, "..."],
+    mean: Float[Tensor, "p 1"],
+    variance: Float[Tensor, "p 1"],
+) -> Float[Tensor, "..."]:
+    """Log E[d] of a slot with that last log d: its forecast, and half of the variance that the forecast leaves open."""
+    return mean + slope * (log - mean) + 0.5 * variance * (1 - slope.square())
+
+
+@fused
+def forecast(
+    logs: Float[Tensor, "p N"],
+    seen: Int[Tensor, "p N"],
+    moments: Float[Tensor, "p 3"],
+    pairs: Float[Tensor, "p ages 2"],
+    updates: Int[Tensor, "1"],
+) -> Float[Tensor, "p N"]:
+    """The masses √E[d] of all slots, by their ages now."""
+    mean, variance, slopes = statistics_of(moments, pairs)
+    slope = torch.where(seen > 0, slopes.gather(1, bucket_of(updates - seen)), 0.0)
+    return mass_of(expected_log(logs.double(), slope, mean, variance))
+
+
+@fused
+def prior_mass(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
+    """√E[d] of a slot never seen."""
+    mean, variance = _mean_and_variance(moments)
+    return mass_of(mean + 0.5 * variance)
+
+
+def mass_of(log: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+    """√E[d] from log E[d], finite and positive whatever it is."""
+    return (0.5 * log).clamp(-MOST_LOG, MOST_LOG).exp()
+
+
+def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
+    """⌊log2 age⌋, from 0, where an age below 1 counts as 1."""
+    return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
+
+
+def _mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
+    total = moments[:, :1].clamp(min=1e-300)
+    mean = moments[:, 1:2] / total
+    return mean, (moments[:, 2:] / total - mean.square()).clamp(min=0)

@@ -1,0 +1,146 @@
+"""Forecasts as compiled CPU loops; the twins are in `forecast_equations`."""
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aes_rl.samplers.forecast_equations import AGES, MOST_LOG, PRIOR_DRAWS
+from aes_rl.types import Counter
+
+
+def observe(
+    logs: NDArray[np.float32],
+    seen: NDArray[np.int32],
+    moments: NDArray[np.float64],
+    pairs: NDArray[np.float64],
+    updates: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    probabilities: NDArray[np.float64],
+    size: Counter,
+    squared_norms: Tensor,
+    is_current: NDArray[np.bool_],
+    keep: float,
+    horizon: int,
+) -> Tensor:
+    """Moments, then slopes, then the slots themselves, then the masses of the drawn ones."""
+    masses = np.empty(slots.shape)
+    norms = squared_norms.numpy()
+    _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses)
+    return torch.from_numpy(masses)
+
+
+def forget(seen: NDArray[np.int32], moments: NDArray[np.float64], slots: Tensor) -> Tensor:
+    """Know nothing of some slots; the masses that they have then."""
+    masses = np.empty(slots.shape)
+    _forget(seen, moments, slots.numpy(), masses)
+    return torch.from_numpy(masses)
+
+
+def forecast(
+    logs: NDArray[np.float32],
+    seen: NDArray[np.int32],
+    moments: NDArray[np.float64],
+    pairs: NDArray[np.float64],
+    updates: NDArray[np.int64],
+) -> Tensor:
+    """The masses of all slots: two numbers per age, and one exponential per slot."""
+    masses = np.empty(logs.shape)
+    _forecast(logs, seen, moments, pairs, updates, masses)
+    return torch.from_numpy(masses)
+
+
+@njit(cache=True)
+def _bucket(age):
+    bucket = 0
+    while age > 1 and bucket < AGES - 1:
+        age >>= 1
+        bucket += 1
+    return bucket
+
+
+@njit(cache=True)
+def _slope(pairs, bucket, variance):
+    prior = PRIOR_DRAWS * max(variance, 1e-12)
+    slope = pairs[bucket, 0] / (pairs[bucket, 1] + prior)
+    return min(max(slope, 0.0), 1.0)
+
+
+@njit(cache=True)
+def _mean_and_variance(moments):
+    total = max(moments[0], 1e-300)
+    mean = moments[1] / total
+    return mean, max(moments[2] / total - mean * mean, 0.0)
+
+
+@njit(cache=True)
+def _mass(half_log):
+    return np.exp(min(max(half_log, -MOST_LOG), MOST_LOG))
+
+
+@njit(cache=True)
+def _forget(seen, moments, slots, masses):
+    for member in range(slots.shape[0]):
+        mean, variance = _mean_and_variance(moments[member])
+        for k in range(slots.shape[1]):
+            seen[member, np.uint64(slots[member, k])] = 0
+            masses[member, k] = _mass(0.5 * (mean + 0.5 * variance))
+
+
+@njit(cache=True)
+def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses):
+    updates[0] += 1
+    now = updates[0]
+    for member in range(slots.shape[0]):
+        moments[member] *= keep
+        pairs[member] *= keep
+        for position in range(slots.shape[1]):
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0:
+                weight = 1 / (size * probabilities[member, position])
+                fresh = np.log(norm)
+                moments[member, 0] += weight
+                moments[member, 1] += weight * fresh
+                moments[member, 2] += weight * fresh * fresh
+        mean, variance = _mean_and_variance(moments[member])
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0 and seen[member, slot] > 0:
+                weight = 1 / (size * probabilities[member, position])
+                old = float(logs[member, slot]) - mean
+                bucket = _bucket(now - seen[member, slot])
+                pairs[member, bucket, 0] += weight * old * (np.log(norm) - mean)
+                pairs[member, bucket, 1] += weight * old * old
+        for position in range(slots.shape[1]):
+            norm = float(norms[member, position])
+            if is_current[member, position] and norm > 0:
+                slot = np.uint64(slots[member, position])
+                logs[member, slot] = np.log(norm)
+                seen[member, slot] = now
+        for position in range(slots.shape[1]):
+            slot = np.uint64(slots[member, position])
+            log, slope = 0.0, 0.0
+            if seen[member, slot] > 0:
+                log = float(logs[member, slot])
+                slope = _slope(pairs[member], _bucket(max(now - seen[member, slot], horizon)), variance)
+            masses[member, position] = _mass(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope)))
+
+
+@njit(cache=True)
+def _forecast(logs, seen, moments, pairs, updates, masses):
+    for member in range(logs.shape[0]):
+        mean, variance = _mean_and_variance(moments[member])
+        unseen = _mass(0.5 * (mean + 0.5 * variance))
+        starts, rises = np.empty(AGES), np.empty(AGES)
+        for bucket in range(AGES):
+            slope = _slope(pairs[member], bucket, variance)
+            starts[bucket] = 0.5 * (mean * (1 - slope) + 0.5 * variance * (1 - slope * slope))
+            rises[bucket] = 0.5 * slope
+        for slot in range(logs.shape[1]):
+            if seen[member, slot] == 0:
+                masses[member, slot] = unseen
+            else:
+                bucket = _bucket(updates[0] - seen[member, slot])
+                masses[member, slot] = _mass(starts[bucket] + rises[bucket] * float(logs[member, slot]))

@@ -1,0 +1,147 @@
+"""Gymnasium environments whose state can be saved and restored without pickle."""
+
+from typing import Any, NamedTuple, TypeAlias
+
+import gymnasium
+import numpy as np
+from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
+from numpy.typing import NDArray
+
+from aes_rl import paper
+from aes_rl.errors import UserError
+
+Environment: TypeAlias = gymnasium.Env[Any, Any]
+Bounds: TypeAlias = NDArray[np.float32 | np.float64]
+_KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
+"""Wrappers whose only state is the number of steps in the episode."""
+_DERIVED = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
+"""Derived quantities that tasks read before the simulator computes them again."""
+
+
+class Saved(NamedTuple):
+    """State of one environment: arrays for the tensor file, the rest for JSON."""
+
+    arrays: dict[str, NDArray[np.float64]]
+    facts: dict[str, Any]
+
+
+def make(task: str, **options: Any) -> Environment:
+    """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
+    try:
+        environment = gymnasium.make(task, disable_env_checker=True, **options)
+    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
+        raise UserError(f"task {task!r} cannot be made: {error}") from error
+    except gymnasium.error.Error as error:
+        known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
+        hint = f"; there are {', '.join(known)}" if known else "; aes-rl train --help lists the paper's tasks"
+        raise UserError(f"unknown task {task!r}{hint}") from error
+    actions, observations = environment.action_space, environment.observation_space
+    if not isinstance(actions, gymnasium.spaces.Box) or actions.shape is None or len(actions.shape) != 1:
+        raise UserError(f"task {task!r} has the action space {actions}; DDPG and SAC need a vector of numbers")
+    if not (np.isfinite(actions.low).all() and np.isfinite(actions.high).all()):
+        raise UserError(f"task {task!r} has unbounded actions; wrap it so that they have finite bounds")
+    if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
+        raise UserError(f"task {task!r} has the observation space {observations}; flatten it to a vector first")
+    return environment
+
+
+def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
+    """Middle and half width of the action bounds: an agent's action a in [−1, 1] becomes middle + half width · a."""
+    space = environment.action_space
+    assert isinstance(space, gymnasium.spaces.Box)
+    return (space.high + space.low) / 2, (space.high - space.low) / 2
+
+
+def save(environment: Environment) -> Saved | None:
+    """Everything that the future of one of Gymnasium's MuJoCo environments depends on; None for any other.
+
+    Other environments and wrappers may have further state, which cannot be read.
+    """
+    if not _is_savable(environment):
+        return None
+    import mujoco
+
+    simulated: Any = environment.unwrapped
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    numbers = np.empty(mujoco.mj_stateSize(simulated.model, kind))
+    mujoco.mj_getState(simulated.model, simulated.data, numbers, kind)
+    arrays = {"simulator": numbers}
+    arrays |= {name: getattr(simulated.data, name).copy() for name in _derived(simulated.data)}
+    generator = simulated.np_random.bit_generator.state
+    time_limit = _time_limit(environment)
+    facts = {
+        "generator": {"state": str(generator["state"]["state"]), "increment": str(generator["state"]["inc"])},
+        "has_uint32": generator["has_uint32"],
+        "uinteger": generator["uinteger"],
+        "elapsed_steps": time_limit._elapsed_steps if time_limit else None,
+    }
+    return Saved(arrays, facts)
+
+
+def restore(environment: Environment, saved: Saved) -> None:
+    """Continue from a saved state, bit for bit."""
+    import mujoco
+
+    if not _is_savable(environment):
+        raise UserError("the saved state is that of a Gymnasium MuJoCo task, which this task is not")
+    environment.reset()
+    simulated: Any = environment.unwrapped
+    kind = mujoco.mjtState.mjSTATE_INTEGRATION
+    shapes = {"simulator": (mujoco.mj_stateSize(simulated.model, kind),)}
+    shapes |= {name: getattr(simulated.data, name).shape for name in _derived(simulated.data)}
+    for name, shape in shapes.items():
+        _require(name, saved.arrays, shape)
+    mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], kind)
+    for name in _derived(simulated.data):
+        getattr(simulated.data, name)[...] = saved.arrays[name]
+    time_limit: Any = _time_limit(environment)
+    try:
+        simulated.np_random.bit_generator.state = {
+            "bit_generator": "PCG64",
+            "state": {
+                "state": int(saved.facts["generator"]["state"]),
+                "inc": int(saved.facts["generator"]["increment"]),
+            },
+            "has_uint32": int(saved.facts["has_uint32"]),
+            "uinteger": int(saved.facts["uinteger"]),
+        }
+        if time_limit is not None:
+            time_limit._elapsed_steps = int(saved.facts["elapsed_steps"])
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise UserError(f"the saved state of an environment cannot be used ({type(error).__name__}: {error})") from None
+
+
+def _require(name: str, arrays: dict[str, NDArray[np.float64]], shape: tuple[int, ...]) -> None:
+    """Raise unless a saved array has the type and shape of the task's simulator and finite values."""
+    if name not in arrays:
+        raise UserError(f"the saved state of an environment lacks {name}")
+    array = arrays[name]
+    if array.dtype != np.float64 or array.shape != shape:
+        raise UserError(f"the saved {name} of an environment is {array.dtype} {array.shape}; the task's is {shape}")
+    if not np.isfinite(array).all():
+        raise UserError(f"the saved {name} of an environment is not finite")
+
+
+def _is_savable(environment: Environment) -> bool:
+    """Whether simulator, random generator and time limit are the environment's whole state."""
+    wrapper = environment
+    while isinstance(wrapper, gymnasium.Wrapper):
+        if type(wrapper) not in _KNOWN_WRAPPERS:
+            return False
+        wrapper = wrapper.env
+    return type(wrapper).__module__.startswith("gymnasium.envs.mujoco.")
+
+
+def _derived(data: object) -> list[str]:
+    forces = [name for name in dir(data) if name.startswith("qfrc_") and isinstance(getattr(data, name), np.ndarray)]
+    return [*_DERIVED, *forces]
+
+
+def _time_limit(environment: Environment) -> TimeLimit[Any, Any] | None:
+    """The wrapper that counts the steps of an episode, if the task has a limit."""
+    wrapper = environment
+    while isinstance(wrapper, gymnasium.Wrapper):
+        if isinstance(wrapper, TimeLimit):
+            return wrapper
+        wrapper = wrapper.env
+    return None
