@@ -96,3 +96,14 @@ def test_batch_fields_are_views() -> None:
     replay.add(numbered(2, 0))
     batch = replay.sample(4).batch
     assert batch.observation.untyped_storage().data_ptr() == batch.rows.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("engine", ["numba", "torch"])
+def test_slots_chosen_elsewhere_are_read_as_they_were_written(engine) -> None:
+    """The laboratory chooses slots itself, as a tensor, whichever engine holds the rows."""
+    replay = Replay([Uniform()] * 2, capacity=5, observation_size=1, action_size=1, seeds=[0, 1], engine=engine)
+    for step in range(5):
+        value = torch.tensor([float(step), 10.0 + step])
+        replay.add(Transition(value[:, None], value[:, None], value, value[:, None], torch.zeros(2)))
+    batch = replay.read(torch.tensor([[4, 0, 4], [1, 2, 3]]))
+    assert batch.reward.tolist() == [[4, 0, 4], [11, 12, 13]]
