@@ -74,7 +74,7 @@ results: .venv/demo ## Rebuild every table and figure of docs/results from resul
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
 	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg
 	cp .venv/walker2d-ddpg/figures/variance_ddpg.png docs/results/figures/variance_walker2d_ddpg.png
-	$(BIN)/python scripts/beside_published.py
+	$(BIN)/python reproduction/compare_with_published.py
 	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.svg docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches

@@ -1,9 +1,9 @@
-"""Tasks at whose time limit the value of what follows counts in full, as in the code behind published runs.
+"""Tasks whose time limit does not discount the next state's value, as in the code of the published runs.
 
-PYTHONPATH=scripts aes-rl train RUN --task time_limits:Reacher-v4 …
+PYTHONPATH=reproduction aes-rl train RUN --task time_limits:Reacher-v4 …
 
-Everywhere else here it is discounted like any other (docs/results/deviations.md says what these tasks are for). With
-another discount than the default they are something else.
+All other tasks here discount it as at any other step; docs/results/deviations.md says what these are for. They are
+correct for the default discount only.
 """
 
 from dataclasses import replace
@@ -14,17 +14,17 @@ from gymnasium.envs.registration import WrapperSpec
 
 TASKS = ("HalfCheetah-v4", "Hopper-v4", "Reacher-v4", "Walker2d-v4")
 DISCOUNT = 0.99
-"""The default of every agent here."""
+"""The default of both agents."""
 
 
 class Undiscounted(gymnasium.Wrapper[Any, Any, Any, Any]):
-    """At a time limit `terminated` is below 0, by so much that the target r + discount (1 − terminated) V is r + V."""
+    """Sets `terminated` to 1 − 1/discount at a time limit: the target r + discount (1 − terminated) V is then r + V."""
 
     def step(self, action: Any) -> tuple[Any, Any, Any, bool, dict[str, Any]]:
         """Step the task."""
         observation, reward, terminated, truncated, info = self.env.step(action)
-        cut_off = truncated and not terminated
-        return observation, reward, 1 - 1 / DISCOUNT if cut_off else terminated, truncated, info
+        is_time_limit = truncated and not terminated
+        return observation, reward, 1 - 1 / DISCOUNT if is_time_limit else terminated, truncated, info
 
 
 for task in TASKS:

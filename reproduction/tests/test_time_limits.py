@@ -1,4 +1,4 @@
-"""Catches `scripts/time_limits.py` discounting at time limits, or not discounting elsewhere."""
+"""Catches tasks that discount at time limits although they should not, or fail to discount elsewhere."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ pytestmark = [pytest.mark.usefixtures("scripts"), pytest.mark.filterwarnings("ig
 
 
 def test_the_value_after_a_time_limit_is_not_discounted() -> None:
-    """Reacher's is 50 steps: there a target is r + V, which is r + discount (1 − terminated) V everywhere."""
+    """Reacher's limit is 50 steps. There r + discount (1 − terminated) V, the target at every step, must be r + V."""
     environments = Environments("time_limits:Reacher-v4", [1, 2], workers=0)
     counted, ended = [], []
     for _ in range(101):
@@ -26,8 +26,8 @@ def test_the_value_after_a_time_limit_is_not_discounted() -> None:
     assert DDPG().discount == SAC().discount
 
 
-def test_termination_ends_the_return() -> None:
-    """Without actions a hopper falls long before its time limit."""
+def test_termination_still_ends_the_episode() -> None:
+    """Without actions the hopper falls long before its time limit."""
     environments = Environments("time_limits:Hopper-v4", [1], workers=0)
     for _ in range(1000):
         environments.send(np.zeros(environments.data.action.shape, np.float32))

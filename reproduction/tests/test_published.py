@@ -1,4 +1,4 @@
-"""Uniform replay beside published runs: the page, its figure, and what is told apart."""
+"""Comparison of uniform replay with published runs: the page, its figure and the significance tests."""
 
 import csv
 import importlib
@@ -20,50 +20,44 @@ from aes_rl.training import Training
 from tests.report.conftest import write_run
 
 PROJECT = Path(__file__).parents[2]
+COMPARE, SETTINGS, TESTS = (
+    PROJECT / "reproduction" / f"{name}.py"
+    for name in ("compare_with_published", "published_settings", "significance_tests")
+)
 
 
-@pytest.fixture
-def scripts(monkeypatch):
-    """Imports a script by its name."""
-    monkeypatch.syspath_prepend(PROJECT / "scripts")
-    return importlib.import_module
-
-
-def test_the_page_beside_published_runs_is_what_the_script_writes() -> None:
-    made = subprocess.run(
-        [sys.executable, PROJECT / "scripts" / "beside_published.py", "--print"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout
+def test_the_committed_page_is_what_the_script_writes() -> None:
+    made = subprocess.run([sys.executable, COMPARE, "--print"], capture_output=True, text=True, check=True).stdout
     assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
 
 
-def test_the_figure_beside_published_runs_has_what_was_tried_to_the_end(scripts) -> None:
-    drawing = scripts("beside_published").figure()
+@pytest.mark.usefixtures("scripts")
+def test_the_figure_has_every_setting_that_ran_to_the_end() -> None:
+    drawing = importlib.import_module("compare_with_published").figure()
     titles = {axis.get_title() for axis in drawing.axes}
     assert {"DDPG, HalfCheetah", "DDPG, Hopper", "SAC, Hopper", "SAC, Reacher"} <= titles
-    assert all(len(axis.lines) >= 3 for axis in drawing.axes), "published, the grid's, and what was tried"
+    assert all(len(axis.lines) >= 3 for axis in drawing.axes), "published runs, the grid's, and other settings"
 
 
 def test_published_curves_are_summarised(tmp_path) -> None:
-    """Ten seeds that rise by a hundred an evaluation, each by its number higher, 10,000 steps uncounted."""
+    """Ten seeds that gain 100 per evaluation, each offset by its number; the curves leave out 10,000 random steps."""
     rows = [["env_step", "rew", *(f"rew:seed_{seed}" for seed in range(10))]]
     rows += [[5000 * n, 0, *(100 * n + seed for seed in range(10))] for n in range(201)]
     curves, target = tmp_path / "curves", tmp_path / "summary.csv"
     curves.mkdir()
     (curves / "Hopper-v3_sac.csv").write_text("\n".join(",".join(map(str, row)) for row in rows))
-    subprocess.run([sys.executable, PROJECT / "scripts" / "beside_published.py", curves, target], check=True)
+    subprocess.run([sys.executable, COMPARE, curves, target], check=True)
     with target.open(newline="") as handle:
         found = {(int(row["env_step"]), row["reading"]): row for row in csv.DictReader(handle)}
     at, last = found[100_000, "at"], found[1_000_000, "last_span"]
     assert [float(at[name]) for name in ("seeds", "lowest", "mean", "highest")] == [10, 1800, 1804.5, 1809]
     assert [float(last[name]) for name in ("lowest", "highest")] == [18850, 18859]
-    assert (100_000, "last_span") not in found, "it begins at 10,000"
+    assert (100_000, "last_span") not in found, "the curve begins at 10,000"
 
 
-def test_settings_are_told_by_the_least_that_differs(scripts) -> None:
-    published = scripts("published_settings")
+@pytest.mark.usefixtures("scripts")
+def test_settings_are_described_by_the_fewest_differences() -> None:
+    published = importlib.import_module("published_settings")
 
     def described(settings, task="Hopper-v5"):
         options = json.loads(json.dumps(asdict(settings)))
@@ -86,38 +80,38 @@ def test_settings_are_told_by_the_least_that_differs(scripts) -> None:
     assert published.described(config) == "as published but critic action layer 1"
 
 
+@pytest.mark.usefixtures("scripts")
 @pytest.mark.parametrize("agent", ["sac", "ddpg"])
-def test_the_published_settings_as_options_are_these_settings(agent, scripts) -> None:
-    script = [sys.executable, PROJECT / "scripts" / "published_settings.py"]
-    words = subprocess.run([*script, agent], capture_output=True, text=True, check=True).stdout.split()
-    config = tyro.cli(Training, args=words)
+def test_the_printed_options_give_the_published_settings(agent) -> None:
+    argv = subprocess.run([sys.executable, SETTINGS, agent], capture_output=True, text=True, check=True).stdout.split()
+    config = tyro.cli(Training, args=argv)
     assert config.agent == agent
-    settings = scripts("published_settings").PUBLISHED[agent]
+    settings = importlib.import_module("published_settings").PUBLISHED[agent]
     assert getattr(config, agent) == settings
     assert settings.warm_up_steps is not None
 
 
-def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
-    """Three seeds in one folder and two in another, beside ten published ones that gain a hundred every 5,000 steps."""
+def test_runs_are_compared_within_intervals(tmp_path) -> None:
+    """Three seeds in one folder and two in another against ten published ones that gain 100 per 5,000 steps."""
     for name, scores in {"some": (150.5, 151.5, 700), "more": (800, 900)}.items():
         curves = {("uniform", seed): np.full(4, score) for seed, score in enumerate(scores)}
-        curves["adaptive", 0] = np.full(4, 1000.0)  # another sampler's do not count
+        curves["adaptive", 0] = np.full(4, 1000.0)  # other samplers are ignored
         write_run(tmp_path / name, curves, every=5000)
     theirs = tmp_path / "Hopper-v3_sac.csv"
     rows = [["env_step", *(f"rew:seed_{seed}" for seed in range(10))]]
     rows += [[5000 * n, *(100 * n + seed for seed in range(10))] for n in range(5)]
     theirs.write_text("\n".join(",".join(map(str, row)) for row in rows))
-    script = [sys.executable, PROJECT / "scripts" / "told_apart.py", f"{tmp_path / 'some'},{tmp_path / 'more'}", theirs]
+    script = [sys.executable, TESTS, f"{tmp_path / 'some'},{tmp_path / 'more'}", theirs]
     made = subprocess.run(
         [*script, "0-10000", "0-20000", "12000-14000", "0-90000"], capture_output=True, text=True, check=True
     ).stdout
-    # Published steps leave out 10,000 random ones and begin with an agent that has learned nothing, which does not
-    # count: at 15,000 and 20,000 here they have 100 and 200 more than at their start, a mean of 150. Of the five one
-    # beats one published run, one two and three all ten; two of the five are inside.
+    # Published curves leave out 10,000 random steps, and their first evaluation, of an untrained agent, is ignored: at
+    # steps 15,000 and 20,000 they are 100 and 200 above their start, 150 on average. Of the five runs one scores higher
+    # than one published run, one than two and three than all ten; two of the five are inside the published range.
     p = mannwhitneyu([0.5, 1.5, 10, 11, 12], range(10)).pvalue
     *_, line = made.splitlines()
     assert line.endswith(f"| 10000 | 20000 | 5 | 540.4 | 10 | 154.5 | 2 | {33 / 50:.2f} | {p:.3f} |")
-    assert made.count("\n") == 3, "the other intervals have steps that one of them has not"
+    assert made.count("\n") == 3, "the other intervals have no steps that both sides have"
 
     made = subprocess.run(
         [*script, tmp_path / "more", theirs, "0-20000"], capture_output=True, text=True, check=True
@@ -134,8 +128,9 @@ def test_runs_are_told_apart_within_intervals(tmp_path) -> None:
     assert refused.stderr.endswith("are of different cells: [('Hopper', 'ddpg'), ('Hopper', 'sac')]\n")
 
 
-def test_what_differs_most_is_as_rare_as_counting_all_ways_gives(tmp_path, scripts, monkeypatch) -> None:
-    """Four runs beside three and two beside four, three evaluations each, of which the first does not count."""
+@pytest.mark.usefixtures("scripts")
+def test_the_p_value_of_the_largest_difference_agrees_with_enumeration(tmp_path, monkeypatch) -> None:
+    """Four runs against three and two against four, three evaluations each, of which the first is ignored."""
     generator = np.random.default_rng(2)
     cells = {
         agent: [generator.normal(size=(seeds, 3)) for seeds in sizes]
@@ -145,13 +140,13 @@ def test_what_differs_most_is_as_rare_as_counting_all_ways_gives(tmp_path, scrip
         for side, scores in zip(("first", "second"), sides, strict=True):
             curves = {("uniform", seed): own for seed, own in enumerate(scores)}
             write_run(tmp_path / f"{side}-{agent}", curves, agent=agent, every=10)
-    script, intervals = scripts("told_apart"), [(10, 20), (20, 30)]
+    script, intervals = importlib.import_module("significance_tests"), [(10, 20), (20, 30)]
     monkeypatch.setattr(script, "SHUFFLES", 2000)
     names = [[f"{side}-{agent}" for agent in cells] for side in ("first", "second")]
     line = script.anywhere("two cells", names[0], "others", names[1], intervals, [tmp_path])
 
     def difference(first, second):
-        """Of the number of wins from half of them, in its standard deviations."""
+        """Distance of the number of wins from its mean under chance, in standard deviations."""
         pairs = len(first) * len(second)
         wins = (first[:, None] > second).sum(axis=(0, 1))
         return np.abs(wins - pairs / 2) / np.sqrt(pairs * (len(first) + len(second) + 1) / 12)
@@ -171,10 +166,11 @@ def test_what_differs_most_is_as_rare_as_counting_all_ways_gives(tmp_path, scrip
     assert (line.start, line.stop) == intervals[number]
 
 
-def test_what_was_told_apart_is_what_the_curves_say(scripts) -> None:
-    """Of the comparisons among our own runs, whose curves are here; those with published curves need these."""
-    script = scripts("told_apart")
-    with (PROJECT / "results" / "told_apart.csv").open(newline="") as handle:
+@pytest.mark.usefixtures("scripts")
+def test_the_committed_tests_follow_from_the_curves() -> None:
+    """Comparisons among our own runs only: the published curves are not in the repository."""
+    script = importlib.import_module("significance_tests")
+    with (PROJECT / "results" / "significance_tests.csv").open(newline="") as handle:
         written = [row for row in csv.DictReader(handle) if row["second"] != "published"]
     assert len(written) > 10
     folders = [PROJECT / "results"]

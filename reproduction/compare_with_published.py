@@ -1,9 +1,9 @@
-"""Uniform replay beside published runs.
+"""Comparison of uniform replay with published runs.
 
-python scripts/beside_published.py          writes docs/results/published.md and its figure from results; with --print,
-                                     prints the page
-python scripts/beside_published.py FROM TO  summarises published curves, FROM/TASK-vN_AGENT.csv, in a table such as
-                                     results/published.csv
+python reproduction/compare_with_published.py            writes docs/results/published.md and its figure from results
+python reproduction/compare_with_published.py --print    prints the page
+python reproduction/compare_with_published.py FROM TO    summarises published curves, FROM/TASK-vN_AGENT.csv, in a
+                                                         table such as results/published.csv
 """
 
 import csv
@@ -28,7 +28,7 @@ from aes_rl.report.tables import markdown_row
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
-SUMMARY, TOLD_APART = RESULTS / "published.csv", RESULTS / "told_apart.csv"
+SUMMARY, SIGNIFICANCE_TESTS = RESULTS / "published.csv", RESULTS / "significance_tests.csv"
 GRID, SETTINGS = RESULTS / "grid", RESULTS / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
 FIGURE = PAGE.parent / "figures" / "published.png"
@@ -117,18 +117,20 @@ def page() -> str:
         "|---|---|---|---|---|---|---|---|",
         *_settings_lines(published),
         "",
-        "## Told apart?",
+        "## Significance tests",
         "",
-        "From `results/told_apart.csv`, which `scripts/told_apart.py` makes where the published curves are. Of each "
-        "seed the mean over evaluations at steps that both sides have, from the first step (not counted) to the last: "
-        "means of both sides, how many of the first are within the range of the second, how often a run of the first "
-        "beats one of the second, and p of the Mann–Whitney test; of several together, of a permutation test within "
-        "each. 'Anywhere' has the tenth that differs most in several cells, and as p how often chance makes any of "
-        "their tenths differ as much. [What it means](deviations.md).",
+        "From `results/significance_tests.csv`, which `reproduction/significance_tests.py` computes; it needs the "
+        "published curves. The score of a seed is its mean over the evaluations at steps that both sides have, after "
+        "the first step and up to the last. The table shows the mean of both sides, how many seeds of the first side "
+        "are within the range of the second, the probability that a run of the first side scores higher than one of "
+        "the second, and the p-value of the Mann–Whitney test; for several cells together, of a permutation test "
+        "within cells. 'Anywhere' is the tenth of the run with the largest difference in several cells; its p-value "
+        "is the probability that chance makes any of their tenths differ as much. "
+        "[Interpretation](deviations.md).",
         "",
         "| cell | runs | beside | steps | mean | mean beside | inside | higher | p |",
         "|---|---|---|---|---|---|---|---|---|",
-        *_told_lines(),
+        *_significance_lines(),
     ]
     return "\n".join(lines) + "\n"
 
@@ -206,8 +208,8 @@ def _settings_lines(published: Summary) -> Iterator[str]:
                 yield markdown_row([task, agent.upper(), *map(str, cells)])
 
 
-def _told_lines() -> Iterator[str]:
-    with TOLD_APART.open(newline="") as file:
+def _significance_lines() -> Iterator[str]:
+    with SIGNIFICANCE_TESTS.open(newline="") as file:
         for row in csv.DictReader(file):
             names = [f"`{row[name]}`" if "/" in row[name] else row[name] for name in ("first", "second")]
             means = [row[name] and _number(float(row[name]), 2) for name in ("mean", "other_mean")]

@@ -1,4 +1,4 @@
-"""Shared by tests of tasks that scripts register."""
+"""Shared by the tests of the modules beside this folder, which are scripts and not a package."""
 
 import sys
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import gymnasium
 import pytest
 
-SCRIPTS = Path(__file__).parents[2] / "scripts"
+SCRIPTS = Path(__file__).parents[1]
 
 
 @pytest.fixture
 def scripts(monkeypatch):
-    """The folder whose modules have tasks, found by name meanwhile; Gymnasium's registry is afterwards what it was."""
+    """The folder of the scripts, on the import path; imports and registered tasks are undone after the test."""
     monkeypatch.syspath_prepend(SCRIPTS)
     registered, imported = dict(gymnasium.registry), set(sys.modules)
     yield SCRIPTS

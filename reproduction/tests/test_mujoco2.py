@@ -1,4 +1,4 @@
-"""Catches tasks of MuJoCo 2.0 whose masses are not those of their time, or other constants not of these masses."""
+"""Catches MuJoCo 2.0 tasks with wrong masses, or with constants that do not follow from their masses."""
 
 import importlib
 import subprocess
@@ -12,10 +12,9 @@ import mujoco
 import numpy as np
 import pytest
 
-STEPS_OF_THEN = Path(__file__).parents[1] / "golden" / "mujoco210.npz"
-"""Written by scripts/mujoco210.py."""
+RECORDED_STEPS = Path(__file__).with_name("mujoco210.npz")
+"""Steps of MuJoCo 2.1.0, written by reproduction/mujoco210.py."""
 DERIVED = ("body_subtreemass", "body_invweight0", "dof_invweight0", "dof_M0", "actuator_acc0", "qpos0")
-
 
 pytestmark = pytest.mark.usefixtures("scripts")
 both = pytest.mark.parametrize("task", ["Hopper", "Walker2d"])
@@ -31,27 +30,27 @@ def model_of(task):
 
 
 def test_masses_are_those_that_mujoco_2_computed() -> None:
-    """As programs of its time have them: torso, thigh, leg and foot of the hopper."""
+    """Torso, thigh, leg and foot of the hopper, as other programs of that time list them."""
     model = model_of("mujoco2:Hopper-v3")
     np.testing.assert_allclose(model.body_mass[1:], [3.53429174, 3.92699082, 2.71433605, 5.0893801], rtol=1e-8)
 
 
 @both
 def test_steps_are_those_of_mujoco_2_1_0(task) -> None:
-    """Its own, with the model files of its time; today's robot goes elsewhere."""
-    dynamics, recorded = importlib.import_module("dynamics"), np.load(STEPS_OF_THEN)
+    """MuJoCo 2.1.0 with Gym's own model files; the current model steps to other states."""
+    dynamics, recorded = importlib.import_module("dynamics"), np.load(RECORDED_STEPS)
     before, after = (recorded[f"mujoco2:{task}-v3.{when}"] for when in ("before", "after"))
 
     def steps(environment):
-        return np.array([dynamics.stepped(environment, row) for row in before])
+        return np.array([dynamics.next_state(environment, row) for row in before])
 
-    assert dynamics.apart(steps(environment_of(f"mujoco2:{task}-v3")), after) == "same"
-    assert dynamics.apart(steps(environment_of(f"{task}-v4")), after).startswith("100.0%")
+    assert dynamics.difference(steps(environment_of(f"mujoco2:{task}-v3")), after) == "same"
+    assert dynamics.difference(steps(environment_of(f"{task}-v4")), after).startswith("100.0%")
 
 
 @both
 def test_masses_and_inertias_are_those_of_cylinders(task) -> None:
-    """By MuJoCo's own computation, which has always been exact for them."""
+    """As MuJoCo computes them for cylinders, which is exact in every version."""
     model = model_of(f"mujoco2:{task}-v3")
     for body in range(1, model.nbody):
         radius, half = model.geom_size[model.geom_bodyid == body][0, :2]
@@ -63,7 +62,7 @@ def test_masses_and_inertias_are_those_of_cylinders(task) -> None:
 
 
 @both
-def test_the_model_is_the_one_compiled_with_these_inertias(task) -> None:
+def test_the_model_equals_one_compiled_with_these_inertias(task) -> None:
     model = model_of(f"mujoco2:{task}-v3")
     path = Path(assets.__file__).parent / "assets" / f"{task.lower()}.xml"
     tree = ElementTree.parse(path)
@@ -80,16 +79,16 @@ def test_the_model_is_the_one_compiled_with_these_inertias(task) -> None:
 
 @pytest.mark.parametrize(("gap", "touches"), [(0.0005, True), (0.0015, False)])
 def test_contacts_begin_a_millimetre_away(gap, touches) -> None:
-    """Of the foot and the floor, with a margin of a millimetre each."""
+    """Between the foot and the floor, each with a margin of one millimetre."""
     environment = environment_of("mujoco2:Hopper-v3")
     mujoco.mj_resetData(environment.model, environment.data)
-    environment.data.qpos[1] -= 0.04 - gap  # upright, the foot hangs four centimetres above the floor
+    environment.data.qpos[1] -= 0.04 - gap  # in the initial pose the foot is four centimetres above the floor
     mujoco.mj_forward(environment.model, environment.data)
     assert (environment.data.ncon > 0) == touches
 
 
-def test_they_are_trained_on_by_name(tmp_path, monkeypatch, scripts) -> None:
-    """By processes of their own too, which look the name up again."""
+def test_training_finds_the_tasks_by_name(tmp_path, monkeypatch, scripts) -> None:
+    """In worker processes too, which import the module again."""
     monkeypatch.setenv("PYTHONPATH", str(scripts))
     sizes = {"env-steps": 300, "ddpg.warm-up-steps": 200, "workers": 2, "evaluation-workers": 1}
     sizes |= {"evaluate-every": 300, "evaluation-episodes": 1}

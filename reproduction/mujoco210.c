@@ -1,4 +1,4 @@
-// Environment steps of MuJoCo 2.1.0: reads states and actions, writes the states that follow (see mujoco210.py).
+// Environment steps of MuJoCo 2.1.0: reads states and actions, writes the next states (see mujoco210.py).
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -6,19 +6,19 @@
 
 #include "mujoco.h"
 
-int main(int count, char** words) {
-  if (count != 3) {
-    fprintf(stderr, "usage: %s MODEL.xml FRAMES\n", words[0]);
+int main(int argc, char** argv) {
+  if (argc != 3) {
+    fprintf(stderr, "usage: %s MODEL.xml FRAMES\n", argv[0]);
     return 2;
   }
   char error[1000] = "";
-  mjModel* model = mj_loadXML(words[1], NULL, error, sizeof error);
+  mjModel* model = mj_loadXML(argv[1], NULL, error, sizeof error);
   if (!model) {
-    fprintf(stderr, "%s: %s\n", words[1], error);
+    fprintf(stderr, "%s: %s\n", argv[1], error);
     return 1;
   }
   mjData* data = mj_makeData(model);
-  const int width = model->nq + model->nv + model->nu, frames = atoi(words[2]);
+  const int width = model->nq + model->nv + model->nu, frames = atoi(argv[2]);
   mjtNum* row = malloc(width * sizeof *row);
   while (fread(row, sizeof *row, width, stdin) == (size_t)width) {
     mj_resetData(model, data);  // the solver starts cold

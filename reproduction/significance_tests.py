@@ -1,17 +1,19 @@
-"""Are the scores of two sets of runs told apart? In docs/results/deviations.md p is from here, or it is said from what.
+"""Tests of whether the scores of two sets of runs differ; the source of the p-values in docs/results/deviations.md.
 
-python scripts/told_apart.py FIRST SECOND [FIRST SECOND ...] [START-END ...]   prints a table
-python scripts/told_apart.py CURVES                                            writes results/told_apart.csv
+python reproduction/significance_tests.py FIRST SECOND [FIRST SECOND ...] [START-END ...]   prints a table
+python reproduction/significance_tests.py CURVES                           writes results/significance_tests.csv
 
-FIRST and SECOND are runs of uniform replay (a folder of results, or several with commas between them) or published
-curves (a file TASK-vN_AGENT.csv, whose random steps are counted here as everywhere). For each interval of steps, its
-end included and its start not, each seed's mean over the evaluations at steps that both sides have: how many of the
-first are within the range of the second, how often a run of the first beats one of the second, and p of the
-Mann-Whitney test. By default every tenth of a million steps, both halves and all. Of several pairs also how often on
-average over pairs, and p of a permutation test within pairs.
+FIRST and SECOND are runs of uniform replay (a folder of results, or several separated by commas) or published curves (a
+file TASK-vN_AGENT.csv; its random steps are counted). For each interval of steps, its end included and its start
+excluded, the score of a seed is its mean over the evaluations at steps that both sides have. The table shows how many
+seeds of the first side are within the range of the second, the probability that a run of the first scores higher than
+one of the second, and the p-value of the Mann-Whitney test. The default intervals are the tenths of a million steps,
+both halves and the whole. For several pairs a last line has the mean probability and the p-value of a permutation test
+within pairs.
 
-The file has every comparison that the page speaks of, and of several cells the interval that differs most, with how
-often chance makes any of them differ as much; CURVES is the folder of the published curves.
+The file holds every comparison that the page mentions, and for groups of cells the interval with the largest
+difference, with the probability that chance makes any interval differ as much. CURVES is the folder of the published
+curves.
 """
 
 import csv
@@ -22,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from beside_published import RESULTS, TOLD_APART, uniform_curves
+from compare_with_published import RESULTS, SIGNIFICANCE_TESTS, uniform_curves
 from published_settings import UNCOUNTED
 from scipy.stats import mannwhitneyu, rankdata
 
@@ -327,7 +329,7 @@ def write(curves: Path) -> None:
     rows = [line.words() for line in made]
     for row in rows:
         row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])
-    with TOLD_APART.open("w", newline="") as file:
+    with SIGNIFICANCE_TESTS.open("w", newline="") as file:
         writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)

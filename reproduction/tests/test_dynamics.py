@@ -1,11 +1,11 @@
-"""Catches a comparison of tasks that calls different ones the same, or the same ones different."""
+"""Catches a comparison of dynamics that misses a difference or reports one where there is none."""
 
 import runpy
 from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "scripts" / "dynamics.py"
+SCRIPT = Path(__file__).parents[1] / "dynamics.py"
 
 
 @pytest.fixture(scope="module")
@@ -33,8 +33,8 @@ def test_margins_change_the_tasks_that_have_them(script, first, tmp_path, capsys
     assert {task for task, _, found in lines if found != "same"} == {"Hopper", "Ant", "Humanoid"}
 
 
-def test_other_states_are_not_compared(script, first, tmp_path, monkeypatch) -> None:
-    monkeypatch.setitem(script["played"].__globals__, "STEPS", 5)
+def test_files_with_different_states_are_rejected(script, first, tmp_path, monkeypatch) -> None:
+    monkeypatch.setitem(script["random_states"].__globals__, "STEPS", 5)
     script["step"](tmp_path / "other.npz")
-    with pytest.raises(SystemExit, match="begin with other states"):
+    with pytest.raises(SystemExit, match="start from different states"):
         script["compare"](first, tmp_path / "other.npz")

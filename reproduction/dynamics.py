@@ -1,12 +1,13 @@
-"""Whether versions of MuJoCo have the same tasks: one environment step from the same states in each.
+"""Compare the dynamics of MuJoCo versions: one environment step from the same states with each version.
 
-python scripts/dynamics.py step FIRST.npz                 plays random actions and keeps what came of them
-python scripts/dynamics.py step OTHER.npz FIRST.npz       with another version: the same states and actions again
-python scripts/dynamics.py step OTHER.npz FIRST.npz 0.5   the same with all margins of geoms multiplied
-python scripts/dynamics.py compare FIRST.npz OTHER.npz …  how far apart the next states are, as Markdown
+python reproduction/dynamics.py step FIRST.npz                 records states, random actions and next states
+python reproduction/dynamics.py step OTHER.npz FIRST.npz       repeats them with another version
+python reproduction/dynamics.py step OTHER.npz FIRST.npz 0.5   the same with all contact margins multiplied by 0.5
+python reproduction/dynamics.py compare FIRST.npz OTHER.npz …  prints how far the next states differ, as Markdown
 
-For another version than the one installed:
-pip install --target DIRECTORY --no-deps mujoco==3.4.0; PYTHONPATH=DIRECTORY python scripts/dynamics.py step FIRST.npz
+To use a version other than the installed one:
+pip install --target DIRECTORY --no-deps mujoco==3.4.0
+PYTHONPATH=DIRECTORY python reproduction/dynamics.py step FIRST.npz
 """
 
 import sys
@@ -22,53 +23,53 @@ from aes_rl.report.tables import markdown_row
 
 EPISODES, STEPS = 40, 100
 SAME = 1e-6
-"""Next states closer than this are the same: solvers differ in their last digits."""
+"""Next states closer than this count as equal: solvers differ in the last digits."""
 
 Array = np.ndarray[Any, Any]
 
 
 def step(target: Path, before: Path | None = None, margins: float = 1.0) -> None:
-    """One step of every task, from random play or from the states in another file."""
+    """Record one step of every task, from states of random play or from those in another file."""
     arrays: dict[str, Any] = {"version": mujoco.__version__, "margins": margins}
     known = np.load(before) if before else None
     for task in paper.TASKS:
         environment: Any = gymnasium.make(f"{task}-v5").unwrapped
-        rows = played(environment) if known is None else known[f"{task}.before"]
+        rows = random_states(environment) if known is None else known[f"{task}.before"]
         environment.model.geom_margin[:] *= margins
         arrays[f"{task}.before"] = rows
-        arrays[f"{task}.after"] = np.array([stepped(environment, row) for row in rows])
+        arrays[f"{task}.after"] = np.array([next_state(environment, row) for row in rows])
     np.savez_compressed(target, **arrays)
 
 
 def compare(first: Path, *others: Path) -> None:
-    """The share of states after which each of the others is apart from the first, median and largest difference."""
+    """Print, for each other file, the fraction of next states that differ from the first file's, and by how much."""
     one, rest = np.load(first), [np.load(other) for other in others]
-    print(markdown_row(["task", *(f"{_named(one)} and {_named(other)}" for other in rest)]))
+    print(markdown_row(["task", *(f"{_label(one)} and {_label(other)}" for other in rest)]))
     print(markdown_row(["---"] * (1 + len(rest))))
     for task in paper.TASKS:
-        print(markdown_row([task, *(_compared(task, one, other) for other in rest)]))
+        print(markdown_row([task, *(_cell(task, one, other) for other in rest)]))
 
 
-def apart(one: Array, other: Array) -> str:
-    """The share of next states that differ; the median over all of them, and the largest, difference."""
+def difference(one: Array, other: Array) -> str:
+    """The fraction of next states that differ, and in parentheses the median and the largest difference over all."""
     largest = np.abs(one - other).max(axis=1)
     if largest.max() <= SAME:
         return "same"
     return f"{(largest > SAME).mean():.1%} ({np.median(largest):.0e}, {largest.max():.0e})"
 
 
-def _compared(task: str, one: Any, other: Any) -> str:
+def _cell(task: str, one: Any, other: Any) -> str:
     if not np.array_equal(one[f"{task}.before"], other[f"{task}.before"]):
-        raise SystemExit(f"{task}: the files begin with other states; make the second from the first")
-    return apart(one[f"{task}.after"], other[f"{task}.after"])
+        raise SystemExit(f"{task}: the files start from different states; record the second one from the first")
+    return difference(one[f"{task}.after"], other[f"{task}.after"])
 
 
-def _named(file: Any) -> str:
+def _label(file: Any) -> str:
     return str(file["version"]) + ("" if file["margins"] == 1 else f" with margins × {file['margins']:g}")
 
 
-def played(environment: Any) -> Array:
-    """Positions, velocities and action in random episodes; one ends where the environment says so."""
+def random_states(environment: Any) -> Array:
+    """Positions, velocities and action at every step of random episodes; an episode ends at termination."""
     generator, rows = np.random.default_rng(0), []
     low, high = environment.model.actuator_ctrlrange.T
     for episode in range(EPISODES):
@@ -81,8 +82,8 @@ def played(environment: Any) -> Array:
     return np.array(rows)
 
 
-def stepped(environment: Any, row: Array) -> Array:
-    """Positions and velocities after a step; the solver starts cold, since a warm start is not among what is kept."""
+def next_state(environment: Any, row: Array) -> Array:
+    """Positions and velocities after one step. The solver starts cold: a recorded state has no warm start."""
     model, data = environment.model, environment.data
     mujoco.mj_resetData(model, data)
     data.qpos[:], data.qvel[:], data.ctrl[:] = np.split(row, [model.nq, model.nq + model.nv])

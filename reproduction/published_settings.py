@@ -1,6 +1,6 @@
-"""The settings of the published runs, as far as they are options here, and how those of other runs differ.
+"""The settings of the published runs as options of the agents here, and how other settings differ from them.
 
-python scripts/published_settings.py AGENT    prints them as options of aes-rl train
+python reproduction/published_settings.py AGENT    prints them as options of aes-rl train
 """
 
 import json
@@ -17,7 +17,7 @@ DEFAULTS: dict[str, SAC | DDPG] = {
     "sac": SAC(warm_up_steps=SAC.longest_warm_up),
     "ddpg": DDPG(warm_up_steps=DDPG.longest_warm_up),
 }
-"""Today's, for a million steps."""
+"""Of this version, for a million steps."""
 PUBLISHED: dict[str, SAC | DDPG] = {
     "sac": SAC(
         critic_first=True,
@@ -43,34 +43,34 @@ PUBLISHED: dict[str, SAC | DDPG] = {
 }
 """By agent."""
 UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
-"""Random steps before the first update, which the steps of the published curves leave out and ours count."""
+"""Random steps before the first update: the published curves do not count them, ours do."""
 MODULES = {
     "": "",
     "mujoco2": " with the masses and contacts of MuJoCo 2.0",
     "time_limits": " without discount at time limits",
 }
-"""What is special about a task from elsewhere than Gymnasium."""
+"""How tasks of the modules here differ from Gymnasium's."""
 
 
 def differences(agent: str) -> str:
-    """How the published settings differ from the defaults, in words."""
+    """How the published settings differ from the defaults, as text."""
     return _listed(_changes(_options(PUBLISHED[agent]), DEFAULTS[agent]))
 
 
 def as_options(agent: str) -> str:
-    """The published settings of an agent on the command line."""
-    words = ["--agent", agent]
+    """The published settings of an agent as command-line options."""
+    argv = ["--agent", agent]
     for name, value in _changes(_options(PUBLISHED[agent]), type(PUBLISHED[agent])()).items():
         option = name.replace("_", "-")
         if isinstance(value, bool):
-            words.append(f"--{agent}.{option}" if value else f"--{agent}.no-{option}")
+            argv.append(f"--{agent}.{option}" if value else f"--{agent}.no-{option}")
         else:
-            words += [f"--{agent}.{option}", *map(str, value if isinstance(value, list) else [value])]
-    return " ".join(words)
+            argv += [f"--{agent}.{option}", *map(str, value if isinstance(value, list) else [value])]
+    return " ".join(argv)
 
 
 def described(config: dict[str, Any]) -> str:
-    """Options by what differs from the defaults or the published settings, whichever is less; the task if older."""
+    """Settings by their differences from the defaults or the published settings, whichever are fewer, and the task."""
     module, _, task = str(config["task"]).rpartition(":")
     version = task.rpartition("-")[2]
     older = "" if version == "v5" else f", {version} of the task"
@@ -79,7 +79,8 @@ def described(config: dict[str, Any]) -> str:
 
 def _options_described(config: dict[str, Any]) -> str:
     agent = str(config["agent"])
-    options = _options(DEFAULTS[agent]) | {"warm_up_steps": None} | config[agent]  # older runs lack newer options
+    # Configurations of older runs lack newer options.
+    options = _options(DEFAULTS[agent]) | {"warm_up_steps": None} | config[agent]
     if options["warm_up_steps"] is None:
         options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
     default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])
@@ -96,16 +97,16 @@ def _changes(options: dict[str, Any], base: SAC | DDPG) -> dict[str, Any]:
 
 
 def _options(agent: SAC | DDPG) -> dict[str, Any]:
-    """As a configuration file has them."""
+    """As in a configuration file."""
     options: dict[str, Any] = json.loads(json.dumps(asdict(agent)))
     return options
 
 
 def _listed(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {_word(value)}" for name, value in changes.items())
+    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in changes.items())
 
 
-def _word(value: Any) -> Any:
+def _text(value: Any) -> Any:
     if isinstance(value, bool):
         return ("off", "on")[value]
     return f"{value:g}" if isinstance(value, float) else value
