@@ -1,6 +1,6 @@
 """Profile one training step on the CPU and count what a reader has to open: `make trace`.
 
-The step is SAC on HalfCheetah-v5 with predictive selection: environment step → store → draw → update → feedback. Counted
+The step is SAC on HalfCheetah-v5 with predictive selection: environment step, store, draw, update, feedback. Counted
 are the files of the package that it enters, their lines, the functions called, and how often the call stack moves from
 one file to another.
 """
@@ -8,6 +8,7 @@ one file to another.
 import os
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from types import FrameType
 
@@ -24,7 +25,8 @@ def main() -> None:
     files, functions, changes = step_through()
     for name in files:
         print(f"{lines_of(name):5}  {name}")
-    print(f"{len(files)} files, {sum(map(lines_of, files))} lines, {len(functions)} functions, {changes} changes of file")
+    lines = sum(map(lines_of, files))
+    print(f"{len(files)} files, {lines} lines, {len(functions)} functions, {changes} changes of file")
     print(f"the bar: {MOST_FILES} files, {MOST_LINES} lines, {MOST_CHANGES} changes")
 
 
@@ -52,7 +54,7 @@ def step_through() -> tuple[list[str], set[str], int]:
     _profiled(lambda: next(loop), note)
     state.close()
     names = [name for name, _ in calls]
-    changes = sum(before != after for before, after in zip(names, names[1:], strict=False))
+    changes = sum(before != after for before, after in pairwise(names))
     return list(dict.fromkeys(names)), {f"{name}:{function}" for name, function in calls}, changes
 
 

@@ -1,4 +1,4 @@
-"""The contract battery on every registered sampler, both engines."""
+"""The contract battery on every registered sampler, both backends."""
 
 import pytest
 
@@ -30,9 +30,9 @@ def test_every_registered_sampler_has_a_row() -> None:
     assert {rule.config_type for rule in RULES.values()} == {type(config) for config in CONFIGS.values()}
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("capacity", [1, 7, 64, 1000])
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
-def test_contract(config, members, capacity, engine) -> None:
-    check_sampler(config, members=[members], capacities=[capacity], engines=[engine])
+def test_contract(config, members, capacity, backend) -> None:
+    check_sampler(config, members=[members], capacities=[capacity], backends=[backend])

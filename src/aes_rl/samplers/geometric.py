@@ -56,12 +56,12 @@ class GeometricRule(AbstractRule):
         self.overwrite = config.overwrite
         self.is_unbiased = config.unbiased
         self.rate = -math.log1p(-1 / config.mean_age) if config.mean_age > 1 else MOST_LOG
-        self.written = setting.engine.zeros((setting.members, setting.capacity), torch.int32)
+        self.written = setting.backend.zeros((setting.members, setting.capacity), torch.int32)
         """The insertion that wrote each slot, from 1."""
-        self.clocks = torch.zeros(2, dtype=torch.int64, device=setting.engine.device)
+        self.clocks = torch.zeros(2, dtype=torch.int64, device=setting.backend.device)
         """Insertions so far, and those at the last computation of all masses."""
-        self._views = setting.engine.view(self.written), setting.engine.view(self.clocks)
-        self._fresh = setting.engine.form(_FRESH)
+        self._views = setting.backend.view(self.written), setting.backend.view(self.clocks)
+        self._fresh = setting.backend.form(_FRESH)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -74,7 +74,7 @@ class GeometricRule(AbstractRule):
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
         if self.is_unbiased:
-            return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
         return torch.ones(draw.slots.shape, dtype=self.setting.dtype, device=draw.slots.device)
 
     @override

@@ -22,7 +22,7 @@ class Setting:
     capacity: int
     total_updates: int | None
     """Updates of the whole run, for schedules; None where the caller does not know."""
-    engine: AbstractBackend[Array]
+    backend: AbstractBackend[Array]
     dtype: torch.dtype
     """That of the weights, the learner's."""
 
