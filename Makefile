@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations bench-versions learn results clean
+.PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations bench-versions trace learn results clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -65,6 +65,9 @@ bench-versions: .venv/bench ## Time this version against another checkout (BEFOR
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
 	$(BIN)/aes-rl bench gpu --output benchmarks/results/gpu.json
+
+trace: .venv/dev ## Profile one training step and count the files, lines and functions it enters
+	$(BIN)/python scripts/trace.py
 
 learn: .venv/dev ## Train real tasks to a score, here and in the host libraries, and print the tables; hours
 	$(BIN)/python benchmarks/learn_integrations.py

@@ -90,12 +90,12 @@ def test_files_stay_short() -> None:
     assert statistics.median(lengths.values()) < 200
 
 
-def test_the_torch_engine_runs_without_numba() -> None:
+def test_the_torch_backend_runs_without_numba() -> None:
     code = (
         "import sys; sys.modules['numba'] = None\n"
         "import torch\n"
         "from aes_rl import Adaptive, Replay, Transition\n"
-        "replay = Replay([Adaptive()], capacity=4, observation_size=1, action_size=1, seeds=[0], engine='torch')\n"
+        "replay = Replay([Adaptive()], capacity=4, observation_size=1, action_size=1, seeds=[0], backend='torch')\n"
         "one = torch.ones(1, 1)\n"
         "replay.add(Transition(one, one, one[0], one, one[0]))\n"
         "replay.sample(2)\n"

@@ -17,8 +17,8 @@ from aes_rl import (
     Signals,
     Transition,
     Uniform,
+    backends,
     configure,
-    engines,
 )
 from aes_rl.agents import SAC
 from aes_rl.samplers.registry import rule_for
@@ -53,10 +53,10 @@ BAD_CONFIGURATIONS = [
     (lambda: Sampler([Prioritized()], capacity=5), r"annealed over the run, whose length is unknown; give total_upd"),
     (lambda: Sampler([Adaptive(retention_end=0.2)], capacity=5), r"retention is annealed"),
     (
-        lambda: Sampler([Uniform()], capacity=5, engine="jax"),
-        r"unknown engine 'jax'; the engines are numba, torch, triton",
+        lambda: Sampler([Uniform()], capacity=5, backend="jax"),
+        r"unknown backend 'jax'; the backends are numba, torch, triton",
     ),
-    (lambda: Sampler([Uniform()], capacity=5, engine="numba", device="cuda"), r"runs on the CPU, not on cuda"),
+    (lambda: Sampler([Uniform()], capacity=5, backend="numba", device="cuda"), r"runs on the CPU, not on cuda"),
     (lambda: SAC(squashing_epsilon=-1e-7), r"squashing_epsilon is -1e-07"),
     (lambda: SAC(policy_regularization=-1.0), r"policy_regularization is -1.0"),
     (lambda: make_replay(seeds=[1, 2]), r"1 samplers and 2 seeds"),
@@ -76,9 +76,9 @@ def test_an_unregistered_configuration_is_named() -> None:
         rule_for(object())
 
 
-def make_replay(config=None, engine="numba", capacity=8, seeds=(0,), **sizes):
+def make_replay(config=None, backend="numba", capacity=8, seeds=(0,), **sizes):
     sizes = {"observation_size": 2, "action_size": 1} | sizes
-    return Replay([config or Adaptive()], capacity=capacity, seeds=seeds, engine=engine, total_updates=10, **sizes)
+    return Replay([config or Adaptive()], capacity=capacity, seeds=seeds, backend=backend, total_updates=10, **sizes)
 
 
 def transition(value=0.5, size=2):
@@ -87,10 +87,10 @@ def transition(value=0.5, size=2):
     )
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_sampling_an_empty_replay(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_sampling_an_empty_replay(backend) -> None:
     with pytest.raises(ValueError, match="a batch of 4 was asked of an empty replay; add a transition first"):
-        make_replay(engine=engine).sample(4)
+        make_replay(backend=backend).sample(4)
 
 
 def test_batch_size_zero() -> None:
@@ -100,10 +100,10 @@ def test_batch_size_zero() -> None:
         replay.sample(0)
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_a_field_of_the_wrong_shape(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_a_field_of_the_wrong_shape(backend) -> None:
     with pytest.raises(ValueError, match=r"observation is \(1, 3\); this replay holds \(1, 2\)"):
-        make_replay(engine=engine).add(transition(size=3))
+        make_replay(backend=backend).add(transition(size=3))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
@@ -113,7 +113,7 @@ def test_a_transition_that_is_not_finite_is_not_stored(value) -> None:
     with pytest.raises(ValueError, match="observation of member 0 is not finite"):
         replay.add(transition(value))
     assert len(replay) == 1
-    late = make_replay(engine="torch")
+    late = make_replay(backend="torch")
     late.add(transition(value))
     with pytest.raises(ValueError, match="observation of member 0 was not finite at insertion 1"):
         late.check()
@@ -140,19 +140,19 @@ def test_a_bad_signal_never_reaches_the_masses(config, report, message) -> None:
         norms = {name: values(number) for name, number in report.get("gradient_norm", {}).items()}
         return Signals(**{name: values(number) for name, number in made.items()}, gradient_norm=norms)
 
-    for engine in ("numba", "torch"):
-        replay = make_replay(config, engine)
+    for backend in ("numba", "torch"):
+        replay = make_replay(config, backend)
         for _ in range(3):
             replay.add(transition())
         before = replay.sampler.probabilities()
         draw = replay.sample(4).draw
-        if engine == "numba":
+        if backend == "numba":
             with pytest.raises(ValueError, match=message):
                 replay.feedback(draw, signals(bad=True))
             assert torch.equal(replay.sampler.probabilities(), before)
         else:
             replay.feedback(draw, signals(bad=True))
-            twin = make_replay(config, engine)
+            twin = make_replay(config, backend)
             for _ in range(3):
                 twin.add(transition())
             three = draw.slots[:, :3], draw.probabilities[:, :3]
@@ -208,17 +208,17 @@ def test_a_state_of_another_capacity_or_sampler() -> None:
         make_replay(seeds=[1]).load_state_dict(state)
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_numbers_for_other_members(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_numbers_for_other_members(backend) -> None:
     """Compiled loops would read and write beyond their arrays."""
-    sampler = Sampler([Adaptive()], capacity=4, engine=engine)
-    streams = Streams([1, 2, 3], sampler.engine)
+    sampler = Sampler([Adaptive()], capacity=4, backend=backend)
+    streams = Streams([1, 2, 3], sampler.backend)
     with pytest.raises(ValueError, match="the uniforms are for 3 members; this sampler serves 1"):
-        sampler.place(streams.uniform(Stream.PLACE, sampler.engine.counter(), 2))
+        sampler.place(streams.uniform(Stream.PLACE, sampler.backend.counter(), 2))
     with pytest.raises(ValueError, match="the uniforms are for 3 members"):
-        sampler.draw(streams.uniform(Stream.DRAW, sampler.engine.counter(), 2))
+        sampler.draw(streams.uniform(Stream.DRAW, sampler.backend.counter(), 2))
     with pytest.raises(ValueError, match="3 uniforms a member were given"):
-        sampler.place(Streams([1], sampler.engine).uniform(Stream.PLACE, sampler.engine.counter(), 3))
+        sampler.place(Streams([1], sampler.backend).uniform(Stream.PLACE, sampler.backend.counter(), 3))
 
 
 def test_a_draw_of_another_sampler() -> None:
@@ -229,9 +229,9 @@ def test_a_draw_of_another_sampler() -> None:
         small.feedback(large.sample(4).draw, Signals(gradient_norm={"critic": torch.ones(1, 4)}))
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_numbers_that_float32_cannot_hold(engine) -> None:
-    replay = make_replay(engine=engine)
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_numbers_that_float32_cannot_hold(backend) -> None:
+    replay = make_replay(backend=backend)
     large = transition()._replace(reward=torch.tensor([1e300], dtype=torch.float64))
 
     def store_and_check():
@@ -240,7 +240,7 @@ def test_numbers_that_float32_cannot_hold(engine) -> None:
 
     with pytest.raises(ValueError, match="reward of member 0"):
         store_and_check()
-    replay = make_replay(engine=engine)
+    replay = make_replay(backend=backend)
     replay.add(transition())
     draw = replay.sample(4).draw
     norms = torch.full((1, 4), 3e38)
@@ -248,24 +248,24 @@ def test_numbers_that_float32_cannot_hold(engine) -> None:
     assert bool(replay.sampler.probabilities().isfinite().all())
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_an_undetached_transition(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_an_undetached_transition(backend) -> None:
     with pytest.raises(TypeError, match="reward is a ndarray; give tensors"):
-        make_replay(engine=engine).add(transition()._replace(reward=transition().reward.numpy()))
+        make_replay(backend=backend).add(transition()._replace(reward=transition().reward.numpy()))
     with pytest.raises(ValueError, match="action is part of a gradient computation; detach it"):
-        make_replay(engine=engine).add(transition()._replace(action=torch.zeros(1, 1, requires_grad=True)))
+        make_replay(backend=backend).add(transition()._replace(action=torch.zeros(1, 1, requires_grad=True)))
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_more_transitions_at_once_than_fit(engine) -> None:
-    sampler = Sampler([Adaptive()], capacity=4, engine=engine)
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_more_transitions_at_once_than_fit(backend) -> None:
+    sampler = Sampler([Adaptive()], capacity=4, backend=backend)
     uniforms = torch.full((1, 8), 0.5, dtype=torch.float64)
     with pytest.raises(ValueError, match="4 transitions at once do not fit a capacity of 4; place at most 3"):
-        sampler.place(uniforms if engine == "torch" else uniforms.numpy())
+        sampler.place(uniforms if backend == "torch" else uniforms.numpy())
 
 
 def test_an_engine_that_is_not_installed(monkeypatch) -> None:
-    monkeypatch.setattr(engines, "find_spec", lambda _: None)
-    with pytest.raises(ValueError, match="engine 'triton' needs the package triton"):
+    monkeypatch.setattr(backends, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match="backend 'triton' needs the package triton"):
         backends.choose("triton", "cpu")
     assert backends.choose(None, "cpu").name == "numba"

@@ -1,4 +1,4 @@
-"""The random numbers: the same on both engines, and good enough for what they are used for."""
+"""The random numbers: the same on both backends, and good enough for what they are used for."""
 
 import pytest
 import torch
@@ -10,20 +10,20 @@ from aes_rl.types import as_tensor
 ENGINES = ["numba", "torch"]
 
 
-def streams(seeds, engine="numba"):
-    return Streams(seeds, backends.choose(engine, "cpu"))
+def streams(seeds, backend="numba"):
+    return Streams(seeds, backends.choose(backend, "cpu"))
 
 
-def numbers(seeds, stream=Stream.DRAW, counter=0, count=1000, engine="numba"):
-    made = streams(seeds, engine)
-    clock = backends.choose(engine, "cpu").counter() + counter
+def numbers(seeds, stream=Stream.DRAW, counter=0, count=1000, backend="numba"):
+    made = streams(seeds, backend)
+    clock = backends.choose(backend, "cpu").counter() + counter
     return as_tensor(made.uniform(stream, clock, count))
 
 
 @pytest.mark.parametrize("counter", [0, 1, 2**31, 2**62])
 def test_engines_agree_bitwise(counter) -> None:
-    one = numbers([0, 7, 2**63], counter=counter, engine="numba")
-    other = numbers([0, 7, 2**63], counter=counter, engine="torch")
+    one = numbers([0, 7, 2**63], counter=counter, backend="numba")
+    other = numbers([0, 7, 2**63], counter=counter, backend="torch")
     assert torch.equal(one, other)
 
 
@@ -75,16 +75,16 @@ def test_numbers_of_successive_counters_are_uniform_too() -> None:
     assert torch.special.gammaincc(torch.tensor(63 / 2).double(), statistic / 2) > 1e-6
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_a_member_sees_the_same_alone_and_among_others(engine) -> None:
-    together = numbers([1, 2, 3], engine=engine)
-    assert torch.equal(numbers([2], engine=engine)[0], together[1])
+@pytest.mark.parametrize("backend", ENGINES)
+def test_a_member_sees_the_same_alone_and_among_others(backend) -> None:
+    together = numbers([1, 2, 3], backend=backend)
+    assert torch.equal(numbers([2], backend=backend)[0], together[1])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_normal_numbers_have_the_moments_of_the_normal_distribution(engine) -> None:
-    clock = backends.choose(engine, "cpu").counter()
-    values = streams([1], engine).normal(Stream.DRAW, clock, 200_000)[0].double()
+@pytest.mark.parametrize("backend", ENGINES)
+def test_normal_numbers_have_the_moments_of_the_normal_distribution(backend) -> None:
+    clock = backends.choose(backend, "cpu").counter()
+    values = streams([1], backend).normal(Stream.DRAW, clock, 200_000)[0].double()
     assert values.isfinite().all()
     expected = [0.0, 1.0, 0.0, 3.0]
     spreads = [1.0, 2.0**0.5, 15.0**0.5, 96.0**0.5]

@@ -58,7 +58,7 @@ def layers(name: str, value: object) -> None:
     if not isinstance(value, tuple) or not value:
         raise UserError(f"{name} is {value!r}; give a tuple with the units of at least one layer, such as (256, 256)")
     if len(value) > _MOST_LAYERS:
-        raise UserError(f"{name} has {len(value):,} layers; there may be {_MOST_LAYERS} at most")
+        raise UserError(f"{name} has {len(value):,} layers; at most {_MOST_LAYERS} are allowed")
     for units in value:
         count(name, units)
         if units > _MOST_UNITS:

@@ -25,9 +25,8 @@ MOST_JSON = 4_000_000
 """Largest size of a JSON file in bytes, well above what this program writes."""
 MOST_TABLE = 1_000_000_000
 """Largest uncompressed size of a table in bytes. Tables are read row by row, so memory does not grow with the size."""
-
 MOST_LINE = 10_000
-"""Characters of a table's longest line. A line is held as a whole, and memory would grow with it."""
+"""Largest length of a table's line in characters; a line is held in memory as a whole."""
 
 
 def is_directory(path: Path) -> bool:
@@ -145,16 +144,16 @@ def _rows(path: Path, lines: TextIO, columns: tuple[str, ...]) -> Iterator[dict[
 
 
 def _lines(path: Path, lines: TextIO) -> Iterator[str]:
-    """Lines with their ends; raises where the file was cut within one, which leaves a number that may look whole."""
+    """Lines with their line ends; raises at a cut line, whose last number may be cut and still look valid."""
     while line := lines.readline(MOST_LINE):
         reason = None
         if line in ("\n", "\r\n"):
             reason = "an empty line"
         elif not line.endswith(("\n", "\r")):
             is_long = len(line) == MOST_LINE
-            reason = f"a line of more than {MOST_LINE:,} characters" if is_long else "its end is within a line"
+            reason = f"a line of more than {MOST_LINE:,} characters" if is_long else "the last line is cut"
         if reason:
-            raise UserError(f"{path} is no table that can be read ({reason})")
+            raise UserError(f"{path} is not a valid table ({reason})")
         yield line
 
 

@@ -61,7 +61,7 @@ def from_json(config_type: type[Config], values: object, where: str) -> Config:
             raise UserError(f"{where}.{name} is {_shortened(value)}; it must be {_described(hints[name])}")
     for field in fields(config_type):
         if field.name not in options and field.default is MISSING and field.default_factory is MISSING:
-            raise UserError(f"{where} has no {field.name}")
+            raise UserError(f"{where} has no {field.name}; it has no default, so add it")
     return config_type(**options)
 
 

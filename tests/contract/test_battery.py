@@ -1,9 +1,10 @@
-"""The contract battery on every registered sampler, both engines."""
+"""The contract battery on every registered sampler, both backends."""
 
 import pytest
 
 from aes_rl import Adaptive, FullInformation, LastValue, Naive, Predictive, Prioritized, Uniform
 from aes_rl.samplers import RULES
+from aes_rl.samplers.geometric import Geometric
 from aes_rl.testing import check_sampler
 
 CONFIGS = {
@@ -18,6 +19,8 @@ CONFIGS = {
     "predictive": Predictive(refresh_every=7),
     "last value": LastValue(memory=20),
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
+    "geometric": Geometric(mean_age=30, refresh_every=9),
+    "geometric, unbiased": Geometric(mean_age=20, unbiased=True, floor=0.2, refresh_every=5, overwrite="uniform"),
     "naive": Naive(updates_per_epoch=10),
     "full-information": FullInformation(),
 }
@@ -27,9 +30,9 @@ def test_every_registered_sampler_has_a_row() -> None:
     assert {rule.config_type for rule in RULES.values()} == {type(config) for config in CONFIGS.values()}
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("capacity", [1, 7, 64, 1000])
 @pytest.mark.parametrize("members", [1, 3])
 @pytest.mark.parametrize("config", CONFIGS.values(), ids=CONFIGS.keys())
-def test_contract(config, members, capacity, engine) -> None:
-    check_sampler(config, members=[members], capacities=[capacity], engines=[engine])
+def test_contract(config, members, capacity, backend) -> None:
+    check_sampler(config, members=[members], capacities=[capacity], backends=[backend])

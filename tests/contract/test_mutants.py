@@ -131,7 +131,7 @@ def undeclared(rule):
 def check(monkeypatch, rule, **options):
     """As the page calls it."""
     monkeypatch.setitem(RULES, "own", rule)
-    check_sampler(rule.config_type(**options), members=[2], capacities=[7, 64], engines=["numba"])
+    check_sampler(rule.config_type(**options), members=[2], capacities=[7, 64], backends=["numba"])
 
 
 @pytest.mark.parametrize("rule", [FadingRule, RankedRule, Impatient, undeclared(RankedRule)])

@@ -23,9 +23,9 @@ CONFIGS = {
 }
 
 
-def trace(config, engine):
+def trace(config, backend):
     """Slots and probabilities of every twentieth step of a life that overwrites after step 100."""
-    life = Life(Case(config, members=2, capacity=100, engine=engine))
+    life = Life(Case(config, members=2, capacity=100, backend=backend))
     steps = []
     for step in range(1, 201):
         life.insert()
@@ -35,11 +35,11 @@ def trace(config, engine):
     return steps
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_trace_is_the_recorded_one(name, engine) -> None:
+def test_trace_is_the_recorded_one(name, backend) -> None:
     recorded = json.loads(TRACES.read_text())[name]
-    for expected, found in zip(recorded, trace(CONFIGS[name], engine), strict=True):
+    for expected, found in zip(recorded, trace(CONFIGS[name], backend), strict=True):
         assert found["slots"] == expected["slots"]
         for row, expected_row in zip(found["probabilities"], expected["probabilities"], strict=True):
             assert row == pytest.approx(expected_row, rel=1e-9)

@@ -38,7 +38,7 @@ AGENTS = {
 }
 
 
-def replay_on(device, engine):
+def replay_on(device, backend):
     """A full buffer, the same on every device."""
     replay = Replay(
         SAMPLERS,
@@ -48,7 +48,7 @@ def replay_on(device, engine):
         seeds=range(MEMBERS),
         total_updates=1000,
         device=device,
-        engine=engine,
+        backend=backend,
     )
     generator = torch.Generator().manual_seed(0)
     for _ in range(CAPACITY + 500):

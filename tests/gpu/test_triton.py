@@ -76,9 +76,9 @@ def test_replays_live_the_same_life(overwrite) -> None:
     replays = [
         Replay(
             configs, capacity=40, observation_size=3, action_size=2, seeds=range(5), total_updates=400, device=DEVICE,
-            engine=engine,
+            backend=backend,
         )
-        for engine in ("torch", "triton")
+        for backend in ("torch", "triton")
     ]  # fmt: skip
     generator = torch.Generator().manual_seed(0)
     for update in range(1, 70):

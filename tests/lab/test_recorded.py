@@ -191,7 +191,7 @@ def test_a_first_member_that_overwrites_at_random_is_refused() -> None:
 
 
 def test_several_updates_a_step_are_refused() -> None:
-    with pytest.raises(ValueError, match="one update an environment step"):
+    with pytest.raises(ValueError, match="one update per environment step"):
         replace(SMALL, updates_per_round=2)
 
 

@@ -9,11 +9,11 @@ from aes_rl import Adaptive, Replay, Signals, Transition
 from aes_rl.replay.ages import FeedbackAges
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_ages_count_updates_since_the_last_report(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_ages_count_updates_since_the_last_report(backend) -> None:
     replay = Replay(
         [Adaptive(overwrite="fifo")] * 2, capacity=5, observation_size=1, action_size=1, seeds=[0, 1],
-        remembers_feedback=True, engine=engine,
+        remembers_feedback=True, backend=backend,
     )  # fmt: skip
     shadow = [{} for _ in range(2)]
     generator = torch.Generator().manual_seed(0)

@@ -10,10 +10,10 @@ from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
 TWO = (Adaptive(), Prioritized())
 
 
-def make_replay(configs=TWO, capacity=20, engine="numba", **options):
+def make_replay(configs=TWO, capacity=20, backend="numba", **options):
     sizes = {"observation_size": 3, "action_size": 2} | options
     return Replay(
-        list(configs), capacity=capacity, seeds=range(len(configs)), total_updates=100, engine=engine, **sizes
+        list(configs), capacity=capacity, seeds=range(len(configs)), total_updates=100, backend=backend, **sizes
     )
 
 
@@ -29,7 +29,7 @@ def numbered(members, number, observation_size=3, action_size=2):
     )
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @given(
     members=st.integers(1, 3),
     capacity=st.integers(1, 9),
@@ -38,9 +38,9 @@ def numbered(members, number, observation_size=3, action_size=2):
     insertions=st.integers(1, 25),
 )
 @settings(max_examples=25, deadline=None)
-def test_a_batch_holds_what_was_stored(engine, members, capacity, observation_size, action_size, insertions) -> None:
+def test_a_batch_holds_what_was_stored(backend, members, capacity, observation_size, action_size, insertions) -> None:
     sizes = {"observation_size": observation_size, "action_size": action_size}
-    replay = make_replay([Uniform()] * members, capacity, engine, **sizes)
+    replay = make_replay([Uniform()] * members, capacity, backend, **sizes)
     for number in range(insertions):
         replay.add(numbered(members, number, **sizes))
     assert len(replay) == min(insertions, capacity)
@@ -58,9 +58,9 @@ def test_a_batch_holds_what_was_stored(engine, members, capacity, observation_si
                 assert torch.equal(stored, getattr(expected, name)[member]), name
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_saved_replay_continues(engine, dtype, tmp_path) -> None:
+def test_saved_replay_continues(backend, dtype, tmp_path) -> None:
     def run(replay, numbers):
         samples = []
         for number in numbers:
@@ -71,11 +71,11 @@ def test_saved_replay_continues(engine, dtype, tmp_path) -> None:
             samples.append((batch.rows, draw.slots, draw.probabilities, weights))
         return samples
 
-    replay = make_replay(engine=engine, dtype=dtype)
+    replay = make_replay(backend=backend, dtype=dtype)
     run(replay, range(33))
     torch.save(replay.state_dict(), tmp_path / "replay.pt")
     expected = run(replay, range(33, 133))
-    restored = make_replay(engine=engine, dtype=dtype)
+    restored = make_replay(backend=backend, dtype=dtype)
     restored.load_state_dict(torch.load(tmp_path / "replay.pt", weights_only=True))
     for one, other in zip(expected, run(restored, range(33, 133)), strict=True):
         assert all(torch.equal(a, b) for a, b in zip(one, other, strict=True))
@@ -84,7 +84,7 @@ def test_saved_replay_continues(engine, dtype, tmp_path) -> None:
 
 def test_a_state_moves_between_engines() -> None:
     """A run saved on the CPU goes on with tensor operations, as it would on a GPU."""
-    replay, other = make_replay(engine="numba"), make_replay(engine="torch")
+    replay, other = make_replay(backend="numba"), make_replay(backend="torch")
     for number in range(30):
         replay.add(numbered(2, number))
     other.load_state_dict(replay.state_dict())
@@ -96,3 +96,14 @@ def test_batch_fields_are_views() -> None:
     replay.add(numbered(2, 0))
     batch = replay.sample(4).batch
     assert batch.observation.untyped_storage().data_ptr() == batch.rows.untyped_storage().data_ptr()
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_slots_chosen_elsewhere_are_read_as_they_were_written(backend) -> None:
+    """The laboratory chooses slots itself, as a tensor, whichever backend holds the rows."""
+    replay = Replay([Uniform()] * 2, capacity=5, observation_size=1, action_size=1, seeds=[0, 1], backend=backend)
+    for step in range(5):
+        value = torch.tensor([float(step), 10.0 + step])
+        replay.add(Transition(value[:, None], value[:, None], value, value[:, None], torch.zeros(2)))
+    batch = replay.read(torch.tensor([[4, 0, 4], [1, 2, 3]]))
+    assert batch.reward.tolist() == [[4, 0, 4], [11, 12, 13]]

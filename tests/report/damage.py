@@ -81,8 +81,8 @@ def _pipe(name: str) -> Callable[[Path], object]:
 
 NO_SCORES = {
     "cut row": Damage(_append("4000,4000,uni\n"), "row of another length"),
-    "cut number": Damage(_cut, "its end is within a line"),
-    "bytes": Damage(_write("evaluations.csv", b"env_step,sampler,seed,mean_return\n\xff\xfe,\x00\n"), "no table"),
+    "cut number": Damage(_cut, "the last line is cut"),
+    "bytes": Damage(_write("evaluations.csv", b"env_step,sampler,seed,mean_return\n\xff\xfe,\x00\n"), "valid table"),
     "empty": Damage(_write("evaluations.csv", b""), "has no evaluation yet (evaluations.csv is empty)"),
     "no table": Damage(lambda run: (run / "evaluations.csv").unlink(), "(evaluations.csv is missing)"),
     "head alone": Damage(_write("evaluations.csv", b"env_step,sampler,seed,mean_return\n"), "has no evaluation yet"),
@@ -100,10 +100,10 @@ NO_SCORES = {
     "other run": Damage(_append("9000,9,naive,7,1\n"), "which config.json does not name"),
     "linked table": Damage(_link("evaluations.csv"), "is a symbolic link"),
     "pipe": Damage(_pipe("evaluations.csv"), "is a pipe"),
-    "half a config": Damage(_write("config.json", b'{"task": "Hop'), "no JSON that can be read"),
-    "deep config": Damage(_write("config.json", b'{"a":' * 100_000), "no JSON that can be read"),
-    "list": Damage(_write("config.json", b"[]"), "holds list where an object is expected"),
-    "empty config": Damage(_write("config.json", b""), "no JSON that can be read"),
+    "half a config": Damage(_write("config.json", b'{"task": "Hop'), "is not valid JSON"),
+    "deep config": Damage(_write("config.json", b'{"a":' * 100_000), "is not valid JSON"),
+    "list": Damage(_write("config.json", b"[]"), "holds a JSON list; it must be an object"),
+    "empty config": Damage(_write("config.json", b""), "is not valid JSON"),
     "linked config": Damage(_link("config.json"), "is a symbolic link"),
     "config is a pipe": Damage(_pipe("config.json"), "is a pipe"),
     "no task": Damage(_write("config.json", b"{}"), "task is None"),
@@ -123,7 +123,7 @@ NO_SCORES = {
 
 METRICS = "env_step,update_step,sampler,seed,metric,value\n1000,1,uniform,2,captured_fraction,0.5\n"
 SCORES_ONLY = {
-    "cut metrics": Damage(_write("metrics.csv", f"{METRICS}2000,2,unif".encode()), "its end is within a line"),
+    "cut metrics": Damage(_write("metrics.csv", f"{METRICS}2000,2,unif".encode()), "the last line is cut"),
     "cut row": Damage(_write("metrics.csv", f"{METRICS}2000,2,unif\n".encode()), "row of another length"),
     "long field": Damage(_write("metrics.csv", f"{METRICS}{'x' * 200_000}".encode()), "a line of more than"),
     "infinite": Damage(_write("metrics.csv", f"{METRICS}2000,2,uniform,2,variance,inf\n".encode()), "value 'inf'"),
@@ -132,10 +132,10 @@ SCORES_ONLY = {
         _write("metrics.csv", f"{METRICS}9,2,uniform,2,captured_fraction_{'x' * 300},1\n".encode()), "metric in row 2"
     ),
     "empty": Damage(_write("metrics.csv", b""), "has no column env_step"),
-    "not packed": Damage(_write("metrics.csv.gz", METRICS.encode()), "no table"),
-    "cut while packed": Damage(_write("metrics.csv.gz", gzip.compress(METRICS.encode())[:-9]), "no table"),
+    "not packed": Damage(_write("metrics.csv.gz", METRICS.encode()), "not a valid table"),
+    "cut while packed": Damage(_write("metrics.csv.gz", gzip.compress(METRICS.encode())[:-9]), "not a valid table"),
     "pipe": Damage(_pipe("metrics.csv"), "is a pipe"),
-    "half a manifest": Damage(_write("manifest.json", b'{"wall'), "no JSON that can be read"),
+    "half a manifest": Damage(_write("manifest.json", b'{"wall'), "is not valid JSON"),
     "time in words": Damage(_write("manifest.json", b'{"wall_seconds": "long"}'), "says wall_seconds 'long'"),
     "no time": Damage(_write("manifest.json", b"{}"), "says wall_seconds None"),
     "endless": Damage(_write("manifest.json", b'{"wall_seconds": 1e400}'), "says wall_seconds inf"),

@@ -18,15 +18,15 @@ TWINS = {
 }
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("capacity", [1, 2, 17, 150])
 @pytest.mark.parametrize("kind", TWINS)
-def test_same_history_same_state(kind, capacity, engine) -> None:
+def test_same_history_same_state(kind, capacity, backend) -> None:
     config, make_twin = TWINS[kind]
-    sampler, twin = Sampler([config], capacity=capacity, total_updates=1000, engine=engine), make_twin(capacity)
-    streams = Streams([11], sampler.engine)
+    sampler, twin = Sampler([config], capacity=capacity, total_updates=1000, backend=backend), make_twin(capacity)
+    streams = Streams([11], sampler.backend)
     generator = np.random.default_rng(0)
-    counter = backends.choose(engine, "cpu").counter()
+    counter = backends.choose(backend, "cpu").counter()
     held_back = None
     for update_step in range(1, 400):
         uniforms = streams.uniform(Stream.PLACE, sampler.distribution.clock, 2)

@@ -44,7 +44,7 @@ def make_replay(configs, capacity=50):
         action_size=2,
         seeds=range(len(configs)),
         total_updates=1000,
-        engine="torch",
+        backend="torch",
     )
 
 

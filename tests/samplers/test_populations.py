@@ -8,9 +8,9 @@ from aes_rl import Adaptive, FullInformation, Naive, Prioritized, Replay, Signal
 CONFIGS = [Uniform(), Prioritized(), Prioritized(), Adaptive(forget_every=4), Naive(updates_per_epoch=6), Uniform()]
 
 
-def replay_of(configs, seeds, engine):
+def replay_of(configs, seeds, backend):
     return Replay(
-        configs, capacity=30, observation_size=2, action_size=1, seeds=seeds, total_updates=100, engine=engine
+        configs, capacity=30, observation_size=2, action_size=1, seeds=seeds, total_updates=100, backend=backend
     )
 
 
@@ -29,12 +29,12 @@ def life(replay, seeds):
     return draws
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_a_mixed_population_is_its_members(engine) -> None:
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_a_mixed_population_is_its_members(backend) -> None:
     seeds = list(range(10, 10 + len(CONFIGS)))
-    together = life(replay_of(CONFIGS, seeds, engine), seeds)
+    together = life(replay_of(CONFIGS, seeds, backend), seeds)
     for member, (config, seed) in enumerate(zip(CONFIGS, seeds, strict=True)):
-        alone = life(replay_of([config], [seed], engine), [seed])
+        alone = life(replay_of([config], [seed], backend), [seed])
         for (slots, weights, observation), (own_slots, own_weights, own_observation) in zip(
             together, alone, strict=True
         ):

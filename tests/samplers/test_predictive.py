@@ -13,29 +13,29 @@ from aes_rl.types import Draw
 ENGINES = ["numba", "torch"]
 
 
-def filled(config, slots, engine):
-    sampler = Sampler([config], capacity=slots, engine=engine)
-    streams = Streams([0], sampler.engine)
+def filled(config, slots, backend):
+    sampler = Sampler([config], capacity=slots, backend=backend)
+    streams = Streams([0], sampler.backend)
     for _ in range(slots):
         sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
     return sampler
 
 
 def report(sampler, slots, norms):
-    model = sampler.draw(Streams([0], sampler.engine).uniform(Stream.DRAW, sampler.engine.counter(), 1))
+    model = sampler.draw(Streams([0], sampler.backend).uniform(Stream.DRAW, sampler.backend.counter(), 1))
     slots = torch.tensor([slots])
     probabilities = torch.full(slots.shape, 1 / sampler.capacity, dtype=torch.float64)
-    views = (slots, probabilities) if sampler.engine.name == "torch" else (slots.numpy(), probabilities.numpy())
+    views = (slots, probabilities) if sampler.backend.name == "torch" else (slots.numpy(), probabilities.numpy())
     sampler.feedback(Draw(*views, model.size, model.clock), Signals(gradient_norm={"critic": torch.tensor([norms])}))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_two_reports_by_hand(engine) -> None:
+@pytest.mark.parametrize("backend", ENGINES)
+def test_two_reports_by_hand(backend) -> None:
     """Log norms 0 and 2 with weight 1 each: mean 1, variance 1. One report shows no slope: all masses are alike.
 
     After the same report again, at age 1: two pairs with old · new = old · old = 1, so a slope of 2/(2 + 16).
     """
-    sampler = filled(Predictive(refresh_every=2), 4, engine)
+    sampler = filled(Predictive(refresh_every=2), 4, backend)
     report(sampler, [0, 1], [1.0, math.exp(2)])
     masses = sampler.distribution.tree.masses[0].tolist()
     assert masses == pytest.approx([math.exp(0.75), math.exp(0.75), 1.0, 1.0])  # the others were written before that
@@ -47,17 +47,17 @@ def test_two_reports_by_hand(engine) -> None:
         assert masses[slot] == pytest.approx(math.exp(0.5 * expected), rel=1e-6)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_unseen_slots_have_the_mean_norm(engine) -> None:
-    sampler = filled(Predictive(refresh_every=1), 4, engine)
+@pytest.mark.parametrize("backend", ENGINES)
+def test_unseen_slots_have_the_mean_norm(backend) -> None:
+    sampler = filled(Predictive(refresh_every=1), 4, backend)
     report(sampler, [0, 1], [1.0, math.exp(2)])
     sampler.advance(1)
     assert sampler.distribution.tree.masses[0, 2:].tolist() == pytest.approx([math.exp(0.5 * 1.5)] * 2)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_steady_norms_get_a_slope_of_one_and_the_oracles_masses(engine) -> None:
-    sampler = filled(Predictive(refresh_every=1), 4, engine)
+@pytest.mark.parametrize("backend", ENGINES)
+def test_steady_norms_get_a_slope_of_one_and_the_oracles_masses(backend) -> None:
+    sampler = filled(Predictive(refresh_every=1), 4, backend)
     norms = [1.0, 4.0, 100.0, 0.01]
     for step in range(1, 400):
         report(sampler, [0, 1, 2, 3], norms)
@@ -66,12 +66,12 @@ def test_steady_norms_get_a_slope_of_one_and_the_oracles_masses(engine) -> None:
     assert (masses / masses[0]).tolist() == pytest.approx([math.sqrt(norm) for norm in norms], rel=0.05)
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-def test_scale_does_not_matter(engine) -> None:
+@pytest.mark.parametrize("backend", ENGINES)
+def test_scale_does_not_matter(backend) -> None:
     """Multiplying all norms leaves the probabilities as they are: there is no ν to tune."""
     probabilities = []
     for scale in (1e-6, 1.0, 1e6):
-        sampler = filled(Predictive(refresh_every=1), 5, engine)
+        sampler = filled(Predictive(refresh_every=1), 5, backend)
         for step in range(1, 20):
             report(sampler, [step % 5, (3 * step + 1) % 5], [scale * (1 + step % 5), scale * 7.0])
             sampler.advance(step)

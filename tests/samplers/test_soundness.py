@@ -57,23 +57,23 @@ def registered(monkeypatch):
     monkeypatch.setitem(RULES, "broken", BrokenRule)
 
 
-def filled(config, engine, slots=6):
-    sampler = Sampler([config], capacity=8, engine=engine)
+def filled(config, backend, slots=6):
+    sampler = Sampler([config], capacity=8, backend=backend)
     for _ in range(slots):
-        place(sampler, engine)
+        place(sampler, backend)
     return sampler
 
 
-def place(sampler, engine):
-    sampler.place(view(np.full((1, 2), 0.5), engine))
+def place(sampler, backend):
+    sampler.place(view(np.full((1, 2), 0.5), backend))
 
 
-def draw(sampler, engine):
-    return sampler.draw(view(np.linspace(0.05, 0.95, 8).reshape(1, 8), engine))
+def draw(sampler, backend):
+    return sampler.draw(view(np.linspace(0.05, 0.95, 8).reshape(1, 8), backend))
 
 
-def view(array, engine):
-    return array if engine == "numba" else torch.from_numpy(array)
+def view(array, backend):
+    return array if backend == "numba" else torch.from_numpy(array)
 
 
 def require_sound(sampler):
@@ -82,19 +82,19 @@ def require_sound(sampler):
     assert (sampler.distribution.tree.masses[:, : len(sampler)] > 0).all()
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("mass", [0.0, -1.0, torch.inf, torch.nan])
 @pytest.mark.parametrize("where", ["fresh", "reported", "advanced"])
-def test_an_unsound_mass_stays_outside(where, mass, engine) -> None:
-    sampler = filled(Broken(**({} if where == "fresh" else {where: mass})), engine)
+def test_an_unsound_mass_stays_outside(where, mass, backend) -> None:
+    sampler = filled(Broken(**({} if where == "fresh" else {where: mass})), backend)
     if where == "fresh":
         object.__setattr__(sampler.configs[0], "fresh", mass)
     actions = {
-        "fresh": lambda: place(sampler, engine),
-        "reported": lambda: sampler.feedback(draw(sampler, engine), Signals(td_error=torch.ones(1, 8))),
+        "fresh": lambda: place(sampler, backend),
+        "reported": lambda: sampler.feedback(draw(sampler, backend), Signals(td_error=torch.ones(1, 8))),
         "advanced": lambda: sampler.advance(1),
     }
-    if engine == "numba":
+    if backend == "numba":
         with pytest.raises(ValueError, match=r"gave member 0 the mass .*finite and above 0"):
             actions[where]()
         return
@@ -106,25 +106,25 @@ def test_an_unsound_mass_stays_outside(where, mass, engine) -> None:
     sampler.check()
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
-def test_masses_of_empty_slots_do_not_count(engine) -> None:
-    sampler = filled(Broken(), engine)
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_masses_of_empty_slots_do_not_count(backend) -> None:
+    sampler = filled(Broken(), backend)
     sampler.advance(1)
     sampler.check()
     assert sampler.probabilities().tolist()[0] == pytest.approx([0.9 * m / 11 + 0.1 / 6 for m in (2, 1, 2, 2, 2, 2)])
 
 
-@pytest.mark.parametrize("engine", ["numba", "torch"])
+@pytest.mark.parametrize("backend", ["numba", "torch"])
 @pytest.mark.parametrize("low_and_high", [(1e-37, 1e12), (1e-300, 1e300)])
-def test_norms_of_all_sizes_do_not_overflow_predictions(low_and_high, engine) -> None:
-    sampler = filled(Predictive(refresh_every=4), engine)
+def test_norms_of_all_sizes_do_not_overflow_predictions(low_and_high, backend) -> None:
+    sampler = filled(Predictive(refresh_every=4), backend)
     for update in range(1, 13):
         norms = torch.tensor(low_and_high, dtype=torch.float64).repeat(4).unsqueeze(0)
-        sampler.feedback(draw(sampler, engine), Signals(gradient_norm={"critic": norms}))
+        sampler.feedback(draw(sampler, backend), Signals(gradient_norm={"critic": norms}))
         sampler.advance(update)
-        place(sampler, engine)
+        place(sampler, backend)
         require_sound(sampler)
-        assert sampler.weights(draw(sampler, engine)).isfinite().all()
+        assert sampler.weights(draw(sampler, backend)).isfinite().all()
     sampler.check()
 
 

@@ -156,13 +156,13 @@ def test_the_fewest_workers_of_equal_speed(environments, cores, expected, monkey
 @pytest.mark.parametrize("is_tuned", [True, False])
 def test_a_fixed_temperature_stays(is_tuned) -> None:
     config = SAC(hidden=(4, 4), batch_size=8, entropy_tuning=is_tuned, initial_entropy_coefficient=0.2)
-    engine = choose("torch", "cpu")
-    agent = make_agent(config, 3, 2, Streams([0, 1], engine))
+    backend = choose("torch", "cpu")
+    agent = make_agent(config, 3, 2, Streams([0, 1], backend))
     generator = torch.Generator().manual_seed(0)
     from aes_rl.replay.storage import Storage
     from aes_rl.types import Transition
 
-    storage = Storage(2, 8, 3, 2, engine, torch.float32)
+    storage = Storage(2, 8, 3, 2, backend, torch.float32)
     for slot in range(8):
         fields = [torch.rand(2, *shape, generator=generator) for shape in ((3,), (2,), (), (3,), ())]
         packed, _ = storage.pack(Transition(*fields))

@@ -39,7 +39,7 @@ class Selection:
 
     def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
         self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
-        self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, engine="numba")
+        self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, backend="numba")
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
             raise ValueError(
                 f"{type(config).__name__} hears from all slots at once, and a training step tells of its batch alone; "
@@ -48,7 +48,7 @@ class Selection:
         self._networks = set(getattr(config, "networks", None) or ())
         if not self._networks <= set(NETWORKS):
             raise ValueError(f"networks is {config.networks}; the networks are called {' and '.join(NETWORKS)}")
-        self._streams = Streams([seed], self.sampler.engine)
+        self._streams = Streams([seed], self.sampler.backend)
         self.updates = 0
         """Batches drawn so far."""
         self._lock = threading.RLock()  # a host may draw ahead in a thread of its own
@@ -71,7 +71,7 @@ class Selection:
     @property
     def keeps_order(self) -> bool:
         """Whether slots are written in turn, the oldest first."""
-        return all(part.rule.overwrite == "fifo" for part in self.sampler._slices)
+        return all(rule.overwrite == "fifo" for rule in self.sampler.rules)
 
     def place(self, count: int) -> Array:
         """Distinct slots for `count` new transitions."""

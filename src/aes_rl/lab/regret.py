@@ -87,7 +87,7 @@ def regret_of(
     stream continues to give its norms.
     """
     sampler = Sampler([config] * runs, capacity=slots, total_updates=updates)
-    streams = Streams(range(runs), sampler.engine)
+    streams = Streams(range(runs), sampler.backend)
     for _ in range(slots):
         _place(sampler, streams)
     has_full_information = Signal.EVERY_GRADIENT_NORM in sampler.needs

@@ -112,7 +112,7 @@ def score_of(config: object, problem: RecordedProblem, batch_size: int | None = 
     rounds = int((last - facts.warm_up_steps) / updates_per_round)
     scaled = in_rounds(config, updates_per_round, facts.capacity)
     sampler = Sampler([scaled], capacity=clock.slots, total_updates=rounds)
-    streams = Streams([seed], sampler.engine)
+    streams = Streams([seed], sampler.backend)
     generator = np.random.default_rng(seed)
     written, moment, points = 0, 0, []
     for number in range(1, rounds + 1):

@@ -54,7 +54,7 @@ def captured_over_time(
 ) -> list[float]:
     """Captured fractions at regular intervals of a sampler that draws and gets the problem's norms as feedback."""
     sampler = Sampler([config], capacity=problem.slots, total_updates=updates)
-    streams = Streams([seed], sampler.engine)
+    streams = Streams([seed], sampler.backend)
     for _ in range(problem.slots):
         sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
     captured = []

@@ -122,7 +122,7 @@ def run(
     agent = TrajectoryAgent(config, *sizes, collector.is_discrete, seed)
     buffer = Buffer(capacity, config.horizon if config.items == "trajectories" else 1, *sizes)
     sampler = Sampler([sampler_config], capacity=capacity, total_updates=updates, dtype=torch.float64)
-    streams = Streams([seed], sampler.engine)
+    streams = Streams([seed], sampler.backend)
     has_full_information = Signal.EVERY_GRADIENT_NORM in sampler.needs
     while len(sampler) < capacity:
         _store(collector, agent, buffer, sampler, streams)

@@ -42,7 +42,7 @@ class Replay:
         seeds: Sequence[int],
         total_updates: int | None = None,
         device: torch.device | str = "cpu",
-        engine: BackendName | None = None,
+        backend: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
         remembers_feedback: bool = False,
     ):
@@ -53,17 +53,17 @@ class Replay:
         if len(samplers) != len(seeds):
             raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
         self.sampler = Sampler(
-            samplers, capacity=capacity, total_updates=total_updates, device=device, engine=engine, dtype=dtype
+            samplers, capacity=capacity, total_updates=total_updates, device=device, backend=backend, dtype=dtype
         )
-        self._engine = self.sampler.engine
-        self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._engine, dtype)
-        self.streams = Streams(seeds, self._engine)
-        self.draws = self._engine.counter()
+        self._backend = self.sampler.backend
+        self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._backend, dtype)
+        self.streams = Streams(seeds, self._backend)
+        self.draws = self._backend.counter()
         """Draws made so far: the clock of the draw stream."""
-        self.ages = FeedbackAges(len(seeds), capacity, self._engine.device) if remembers_feedback else None
+        self.ages = FeedbackAges(len(seeds), capacity, self._backend.device) if remembers_feedback else None
         """How long ago each slot was reported on, where that is asked for."""
-        # The first insertion of each member that was not finite, where the engine cannot look at once; 0 for none.
-        self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._engine.device)
+        # The first insertion of each member that was not finite, where the backend cannot look at once; 0 for none.
+        self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._backend.device)
 
     def __len__(self) -> int:
         """Live slots of each member."""
@@ -101,7 +101,7 @@ class Replay:
 
     def read(self, slots: Int[Tensor, "P B"]) -> Batch:
         """The transitions in some slots, whoever chose them."""
-        return self.storage.read(self._engine.view(slots.to(self.storage.rows.device)))
+        return self.storage.read(self._backend.view(slots.to(self.storage.rows.device)))
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report what the update saw at the drawn slots."""
@@ -116,7 +116,7 @@ class Replay:
     def check(self) -> None:
         """Raise if a transition or a signal since the last check was not sound. Waits for the device.
 
-        On the `numba` engine such values raise at once and this finds nothing.
+        On the `numba` backend such values raise at once and this finds nothing.
         """
         if bool(self._fault.any()):
             member = int(self._fault.nonzero()[0])

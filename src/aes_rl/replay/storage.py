@@ -54,7 +54,7 @@ class Storage:
         capacity: int,
         observation_size: int,
         action_size: int,
-        engine: AbstractBackend[Array],
+        backend: AbstractBackend[Array],
         dtype: torch.dtype = torch.float32,
     ):
         checks.count("capacity", capacity)
@@ -62,9 +62,9 @@ class Storage:
         checks.count("action_size", action_size)
         self._observation_size = observation_size
         self._action_size = action_size
-        self._engine = engine
-        self.rows = engine.zeros((members, capacity, 2 * observation_size + action_size + 2), dtype)
-        self._view = engine.view(self.rows)
+        self._backend = backend
+        self.rows = backend.zeros((members, capacity, 2 * observation_size + action_size + 2), dtype)
+        self._view = backend.view(self.rows)
         observations, actions = (members, observation_size), (members, action_size)
         self._shapes = (observations, actions, (members,), observations, (members,))
 
@@ -79,7 +79,7 @@ class Storage:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
             if has_gradient:
                 raise ValueError(f"{name} is part of a gradient computation; detach it before storing it")
-        return self._engine.pack(transition, self.rows.dtype)
+        return self._backend.pack(transition, self.rows.dtype)
 
     def first_fault(self, member: int) -> str:
         """The name of a field that is not finite in one of a member's rows."""
@@ -93,8 +93,8 @@ class Storage:
 
     def write(self, slots: Array, packed: Array) -> None:
         """Put one packed row into a slot of every member."""
-        self._engine.write_rows(self._view, slots, packed)
+        self._backend.write_rows(self._view, slots, packed)
 
     def read(self, slots: Array) -> Batch:
         """The transitions in some slots, copied out."""
-        return Batch(self._engine.read_rows(self._view, slots), self._observation_size, self._action_size)
+        return Batch(self._backend.read_rows(self._view, slots), self._observation_size, self._action_size)

@@ -17,7 +17,7 @@ class Accumulator:
     """w(i) of a slice of members, float64, and the masses √(w(i) + ν)."""
 
     def __init__(self, setting: Setting, nu: float):
-        backend = setting.engine
+        backend = setting.backend
         self.nu = torch.full((setting.members, 1), nu, dtype=torch.float64, device=backend.device)
         """ν of each member."""
         self.sums = backend.zeros((setting.members, setting.capacity), torch.float64)

@@ -1,4 +1,5 @@
 """The sums of adaptive experience selection as GPU kernels; the twins are in `accumulator`."""
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import torch
 import triton

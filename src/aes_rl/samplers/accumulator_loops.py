@@ -1,4 +1,5 @@
 """The sums of adaptive experience selection as compiled CPU loops; the twins are in `accumulator`."""
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
 import torch

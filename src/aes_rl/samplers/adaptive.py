@@ -75,7 +75,7 @@ class AdaptiveRule(AbstractRule):
         self.forget_every = config.forget_every or default_forget_every(setting.capacity)
         self.has_own_nu = config.nu == "auto"
         self.accumulator = Accumulator(setting, 1.0 if config.nu == "auto" else config.nu)
-        self.live = torch.zeros(1, dtype=torch.int64, device=setting.engine.device)
+        self.live = torch.zeros(1, dtype=torch.int64, device=setting.backend.device)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -91,7 +91,7 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:

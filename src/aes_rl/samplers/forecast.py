@@ -27,7 +27,7 @@ class Forecast:
 
     def __init__(self, setting: Setting, memory: int, horizon: int):
         """Means and slopes fade over `memory` updates; a slot just seen is forecast for `horizon` updates later."""
-        members, capacity, backend = setting.members, setting.capacity, setting.engine
+        members, capacity, backend = setting.members, setting.capacity, setting.backend
         self.logs = backend.zeros((members, capacity), torch.float32)
         """Logarithm of the squared norm last seen."""
         self.seen = backend.zeros((members, capacity), torch.int32)

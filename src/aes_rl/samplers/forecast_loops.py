@@ -1,4 +1,5 @@
 """Forecasts as compiled CPU loops; the twins are in `forecast_equations`."""
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
 import torch

@@ -57,7 +57,7 @@ class FullInformationRule(AbstractRule):
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> None:

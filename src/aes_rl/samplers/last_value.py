@@ -49,7 +49,7 @@ class LastValueRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
-        self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.engine.device)
+        self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.backend.device)
         """Importance-weighted sums of 1 and √d over the draws, fading."""
 
     @override
@@ -59,14 +59,14 @@ class LastValueRule(AbstractRule):
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
         norms = squared_norm(report.signals, self.config.networks)
-        weights = weighting.unbiased(report.draw, self.setting.engine, torch.float64)
+        weights = weighting.unbiased(report.draw, self.setting.backend, torch.float64)
         moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)
         return masses
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> None:

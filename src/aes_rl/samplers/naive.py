@@ -66,7 +66,7 @@ class NaiveRule(AbstractRule):
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:

@@ -53,7 +53,7 @@ class PrioritizedRule(AbstractRule):
         self.setting = setting
         self.floor = 0.0
         self.overwrite = config.overwrite
-        self.largest_mass = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.engine.device)
+        self.largest_mass = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.backend.device)
         self.weight_exponent = torch.full_like(self.largest_mass, config.weight_exponent)
 
     @override

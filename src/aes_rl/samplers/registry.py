@@ -8,6 +8,7 @@ from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
+from aes_rl.samplers.geometric import GeometricRule
 from aes_rl.samplers.last_value import LastValueRule
 from aes_rl.samplers.naive import NaiveRule
 from aes_rl.samplers.predictive import PredictiveRule
@@ -21,6 +22,7 @@ RULES: dict[str, type[AbstractRule]] = {
     "adaptive": AdaptiveRule,
     "predictive": PredictiveRule,
     "last-value": LastValueRule,
+    "geometric": GeometricRule,
     "naive": NaiveRule,
     "full-information": FullInformationRule,
 }

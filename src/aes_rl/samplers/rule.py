@@ -22,7 +22,7 @@ class Setting:
     capacity: int
     total_updates: int | None
     """Updates of the whole run, for schedules; None where the caller does not know."""
-    engine: AbstractBackend[Array]
+    backend: AbstractBackend[Array]
     dtype: torch.dtype
     """That of the weights, the learner's."""
 
@@ -37,7 +37,7 @@ class AbstractRule(ABC):
     config_type: ClassVar[type[Any]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
-    is_unbiased: ClassVar[bool]
+    is_unbiased: bool
     """Whether the weights make the weighted mean over draws unbiased for the uniform mean."""
     is_sequential: ClassVar[bool] = True
     """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""

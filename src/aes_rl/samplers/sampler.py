@@ -36,7 +36,7 @@ class Sampler:
         capacity: int,
         total_updates: int | None = None,
         device: torch.device | str = "cpu",
-        engine: BackendName | None = None,
+        backend: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
     ):
         """Serve one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
@@ -48,25 +48,30 @@ class Sampler:
             raise ValueError("no sampler was given; give one configuration per member, such as [Adaptive()]")
         self.configs = tuple(configs)
         self.capacity = capacity
-        self.engine = backends.choose(engine, device)
-        self._slices = tuple(_slices(self.configs, capacity, total_updates, self.engine, dtype))
+        self.backend = backends.choose(backend, device)
+        self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
         counts = [(s.members.stop - s.members.start, s.rule) for s in self._slices]
         floors = [rule.floor for count, rule in counts for _ in range(count)]
         overwrites = [rule.overwrite for count, rule in counts for _ in range(count)]
-        self.distribution = self.engine.distribution(floors, overwrites, capacity)
+        self.distribution = self.backend.distribution(floors, overwrites, capacity)
         self.needs = Signal.NONE
         for part in self._slices:
             self.needs |= part.rule.needs
         of_norms = [part.members for part in self._slices if Signal.GRADIENT_NORM in part.rule.needs]
         self.norm_members = slice(of_norms[0].start, of_norms[-1].stop) if of_norms else None
         """The smallest slice with all members that learn from gradient norms; None if nobody does."""
-        self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.engine.device)
+        self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
 
     @property
     def members(self) -> int:
         """How many members the sampler serves."""
         return len(self.configs)
+
+    @property
+    def rules(self) -> tuple[AbstractRule, ...]:
+        """The rules of all slices of members, in order."""
+        return tuple(rule for _, rule in self._slices)
 
     def __len__(self) -> int:
         """Live slots of each member."""
@@ -109,7 +114,7 @@ class Sampler:
         reports.check(signals, self.needs, draw)
         if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
             return
-        report, is_whole = reports.screened(signals, draw, self.distribution, self.engine, self._fault)
+        report, is_whole = reports.screened(signals, draw, self.distribution, self.backend, self._fault)
         for members, rule in self._slices:
             if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
                 part = report if len(self._slices) == 1 else reports.part_of(report, members)
@@ -128,7 +133,7 @@ class Sampler:
             raise ValueError(
                 f"the signal is {tuple(squared_norms.shape)}; it must cover all live slots: {(self.members, len(self))}"
             )
-        sound = self.engine.sound(squared_norms, 0.0)
+        sound = self.backend.sound(squared_norms, 0.0)
         if sound is False:
             raise UserError(reports.name_the_fault("the signal over all slots", squared_norms, 0.0))
         if isinstance(sound, Tensor):
@@ -217,13 +222,13 @@ def _slices(
     configs: tuple[Any, ...],
     capacity: int,
     total_updates: int | None,
-    engine: AbstractBackend[Array],
+    backend: AbstractBackend[Array],
     dtype: torch.dtype,
 ) -> Iterator[_Slice]:
     start = 0
     for config, same in groupby(configs):
         stop = start + len(list(same))
-        setting = Setting(stop - start, capacity, total_updates, engine, dtype)
+        setting = Setting(stop - start, capacity, total_updates, backend, dtype)
         rule = rule_for(config)(config, setting)
         for name, value in rule.slot_state().items():
             if tuple(value.shape[:2]) != (setting.members, capacity):

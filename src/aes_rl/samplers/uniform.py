@@ -47,7 +47,7 @@ class UniformRule(AbstractRule):
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.engine, self.setting.dtype)
+        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> None:

@@ -20,7 +20,7 @@ class Case:
     config: Any
     members: int = 1
     capacity: int = 64
-    engine: BackendName = "numba"
+    backend: BackendName = "numba"
 
     def seeds(self) -> tuple[int, ...]:
         """One seed a member."""
@@ -45,10 +45,10 @@ class Life:
     def __init__(self, case: Case, seeds: Sequence[int] | None = None, total_updates: int = 1000):
         self.seeds = case.seeds() if seeds is None else tuple(seeds)
         self.sampler = Sampler(
-            [case.config] * len(self.seeds), capacity=case.capacity, total_updates=total_updates, engine=case.engine
+            [case.config] * len(self.seeds), capacity=case.capacity, total_updates=total_updates, backend=case.backend
         )
-        self.streams = Streams(self.seeds, self.sampler.engine)
-        self.draws = self.sampler.engine.counter()
+        self.streams = Streams(self.seeds, self.sampler.backend)
+        self.draws = self.sampler.backend.counter()
         self.updates = 0
 
     def save(self) -> Memory:
@@ -59,7 +59,7 @@ class Life:
     def load(self, memory: Memory) -> None:
         """Go on from there."""
         self.sampler.load_state_dict(memory.state)
-        self.draws = self.sampler.engine.counter() + memory.draws
+        self.draws = self.sampler.backend.counter() + memory.draws
         self.updates = memory.updates
 
     def insert(self, count: int = 1) -> Any:

@@ -135,5 +135,5 @@ def draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
 
 
 def view(values: torch.Tensor, life: Life) -> Array:
-    """A tensor in the form that the life's engine takes."""
-    return life.sampler.engine.view(values)
+    """A tensor in the form that the life's backend takes."""
+    return life.sampler.backend.view(values)

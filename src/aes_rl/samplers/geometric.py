@@ -1,0 +1,111 @@
+"""Recent experience first: the probability of a slot falls geometrically with its age in insertions."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.backends import Forms
+from aes_rl.backends.distribution import OVERWRITES, Overwrite
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Report, Signal
+
+MOST_LOG = 300.0
+"""Largest absolute logarithm of a mass: e^300 and the sum of a billion of them are finite."""
+
+
+@dataclass(frozen=True)
+class Geometric:
+    """Geometric selection by age, truncated at the size of the buffer."""
+
+    mean_age: int = 100_000
+    """Mean age of a drawn slot in insertions, where the buffer is much larger."""
+    unbiased: bool = False
+    """Whether weights undo the selection. By default they are 1: recent experience counts more in the objective."""
+    floor: float = 0.0
+    """Probability reserved for uniform draws, κ; with unbiased weights it bounds them by 1/κ."""
+    refresh_every: int = 1000
+    """Updates between two computations of all masses; in between, masses of new slots grow instead of old ones
+    shrinking, which gives the same probabilities."""
+    overwrite: Overwrite = "fifo"
+    """Which slot is overwritten when the buffer is full."""
+
+    def __post_init__(self) -> None:
+        checks.count("mean_age", self.mean_age)
+        checks.fraction("floor", self.floor)
+        checks.count("refresh_every", self.refresh_every)
+        checks.choice("overwrite", self.overwrite, OVERWRITES)
+
+
+class GeometricRule(AbstractRule):
+    """m(i) ∝ exp(−age(i)/mean_age): nothing is learned, so no report is needed."""
+
+    config_type: ClassVar = Geometric
+    needs = Signal.NONE
+    updates_options = ("refresh_every",)
+
+    def __init__(self, config: Geometric, setting: Setting):
+        self.config = config
+        self.setting = setting
+        self.floor = config.floor
+        self.overwrite = config.overwrite
+        self.is_unbiased = config.unbiased
+        self.rate = -math.log1p(-1 / config.mean_age) if config.mean_age > 1 else MOST_LOG
+        self.written = setting.backend.zeros((setting.members, setting.capacity), torch.int32)
+        """The insertion that wrote each slot, from 1."""
+        self.clocks = torch.zeros(2, dtype=torch.int64, device=setting.backend.device)
+        """Insertions so far, and those at the last computation of all masses."""
+        self._views = setting.backend.view(self.written), setting.backend.view(self.clocks)
+        self._fresh = setting.backend.form(_FRESH)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self._fresh(*self._views, slots, self.rate)
+
+    @override
+    def feedback(self, report: Report) -> None:
+        del report
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        if self.is_unbiased:
+            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
+        return torch.ones(draw.slots.shape, dtype=self.setting.dtype, device=draw.slots.device)
+
+    @override
+    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+        if update_step % self.config.refresh_every:
+            return None
+        self.clocks[1] = self.clocks[0]
+        return _masses(self.written, self.clocks[1], self.rate)
+
+    @override
+    def slot_state(self) -> dict[str, Tensor]:
+        return {"written": self.written}
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"clocks": self.clocks}
+
+
+def _written(
+    written: Int[Tensor, "p N"], clocks: Int[Tensor, "2"], slots: Int[Tensor, "p K"], rate: float
+) -> Float[Tensor, "p K"]:
+    """Note the insertions that wrote some slots; their masses."""
+    arrivals = clocks[0] + torch.arange(1, slots.shape[1] + 1, device=slots.device)
+    clocks[0] += slots.shape[1]
+    written.scatter_(1, slots, arrivals.int().expand(slots.shape))
+    return _masses(arrivals.expand(slots.shape), clocks[1], rate)
+
+
+def _masses(written: Int[Tensor, "p K"], base: Int[Tensor, ""], rate: float) -> Float[Tensor, "p K"]:
+    """exp(rate · (insertion − base)): the ratio of two masses depends on the difference of their ages alone."""
+    return (rate * (written - base).double()).clamp(-MOST_LOG, MOST_LOG).exp()
+
+
+_FRESH = Forms(_written, loops="aes_rl.samplers.geometric_loops:write")
