@@ -217,7 +217,7 @@ def test_numbers_for_other_members(backend) -> None:
         sampler.place(streams.uniform(Stream.PLACE, sampler.backend.counter(), 2))
     with pytest.raises(ValueError, match="the uniforms are for 3 members"):
         sampler.draw(streams.uniform(Stream.DRAW, sampler.backend.counter(), 2))
-    with pytest.raises(ValueError, match="3 uniforms a member were given"):
+    with pytest.raises(ValueError, match="3 uniforms per member were given"):
         sampler.place(Streams([1], sampler.backend).uniform(Stream.PLACE, sampler.backend.counter(), 3))
 
 
@@ -264,8 +264,8 @@ def test_more_transitions_at_once_than_fit(backend) -> None:
         sampler.place(uniforms if backend == "torch" else uniforms.numpy())
 
 
-def test_an_engine_that_is_not_installed(monkeypatch) -> None:
-    monkeypatch.setattr(backends, "find_spec", lambda _: None)
+def test_a_backend_that_is_not_installed(monkeypatch) -> None:
+    monkeypatch.setattr("aes_rl.backends.choice.find_spec", lambda _: None)
     with pytest.raises(ValueError, match="backend 'triton' needs the package triton"):
         backends.choose("triton", "cpu")
     assert backends.choose(None, "cpu").name == "numba"

@@ -220,7 +220,7 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         (["train", str(tmp_path / "run"), "--task", "Hopper-v5"], "holds a run with another configuration"),
         (["train", str(tmp_path / "other")], "is not empty and holds no run"),
         (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
-        (["lab", "alchemy"], "unknown experiment 'alchemy'; aes-rl lab has: variance"),
+        (["lab", "alchemy"], "unknown command 'alchemy'; the commands of aes-rl lab are variance"),
         (["sing"], "unknown command 'sing'; the commands are train, evaluate, record"),
     ]
     for words, message in cases:
