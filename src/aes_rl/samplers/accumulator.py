@@ -4,13 +4,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl.backends import Forms, fused
-from aes_rl.errors import UserError
+from aes_rl.backends import Forms
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import Report, Signals
-
-Networks = tuple[str, ...] | None
-"""Names of the networks whose gradients form the signal; None means all of them."""
+from aes_rl.types import Report
 
 
 class Accumulator:
@@ -80,26 +76,3 @@ _ACCUMULATE = Forms(
     kernels="aes_rl.samplers.accumulator_kernels:accumulate",
 )
 _CLEAR = Forms(_cleared, loops="aes_rl.samplers.accumulator_loops:clear")
-
-
-def check_networks(networks: Networks) -> None:
-    """Raise unless `networks` names some networks or is None."""
-    if networks is not None and (not isinstance(networks, tuple) or not networks):
-        raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
-
-
-def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
-    """d(i): the squared norms summed over the chosen networks."""
-    reported = signals.gradient_norm
-    for name in networks or ():
-        if name not in reported:
-            raise UserError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
-    return _total(*(reported[name] for name in networks or reported))
-
-
-@fused
-def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-    total, *others = norms
-    for other in others:
-        total = total.double() + other  # two large float32 numbers may not fit one
-    return total

@@ -11,7 +11,7 @@ from typing_extensions import override
 from aes_rl import checks, weighting
 from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
-from aes_rl.samplers.accumulator import Networks, check_networks, squared_norm
+from aes_rl.samplers.reports import Networks, check_networks, squared_norm
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
 

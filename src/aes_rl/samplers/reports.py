@@ -7,10 +7,13 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aes_rl.backends import AbstractBackend
+from aes_rl.backends import AbstractBackend, fused
 from aes_rl.backends.distribution import AbstractDistribution
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal, Signals
+
+Networks = tuple[str, ...] | None
+"""Names of the networks whose gradients form the signal; None means all of them."""
 
 
 def check(signals: Signals, needs: Signal, draw: Draw) -> None:
@@ -75,3 +78,26 @@ def _named(signals: Signals) -> Iterator[tuple[str, Float[Tensor, "p B"]]]:
         yield "td_error", signals.td_error
     for network, norm in signals.gradient_norm.items():
         yield f"gradient_norm[{network!r}]", norm
+
+
+def check_networks(networks: Networks) -> None:
+    """Raise unless `networks` names some networks or is None."""
+    if networks is not None and (not isinstance(networks, tuple) or not networks):
+        raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
+
+
+def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
+    """d(i): the squared norms summed over the chosen networks."""
+    reported = signals.gradient_norm
+    for name in networks or ():
+        if name not in reported:
+            raise UserError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
+    return _total(*(reported[name] for name in networks or reported))
+
+
+@fused
+def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    total, *others = norms
+    for other in others:
+        total = total.double() + other  # two large float32 numbers may not fit one
+    return total

@@ -10,24 +10,26 @@ _EAGER_CALLS = 3
 """Calls before the capture, in which libraries initialise themselves."""
 
 
-class Captured(Generic[Result]):
-    """A function that reads and changes tensors in place. On a GPU it is captured once and then replayed.
+def captured(function: Callable[[], Result], device: torch.device) -> Callable[[], Result]:
+    """The function itself on the CPU, and captured on a GPU."""
+    return _Captured(function) if device.type == "cuda" else function
+
+
+class _Captured(Generic[Result]):
+    """A function that reads and changes tensors in place, captured once and then replayed.
 
     After the capture it returns the same tensors every time, with new contents. Python code other than tensor
     operations runs in the first calls only. Load saved state before the first call.
     """
 
-    def __init__(self, function: Callable[[], Result], device: torch.device):
+    def __init__(self, function: Callable[[], Result]):
         self._function = function
-        self._is_eager = device.type != "cuda"
         self._calls = 0
         self._graph: torch.cuda.CUDAGraph | None = None
         self._result: Result
 
     def __call__(self) -> Result:
         """Run the function once."""
-        if self._is_eager:
-            return self._function()
         if self._graph is None and self._calls < _EAGER_CALLS:
             self._calls += 1
             return self._call_on_another_stream()

@@ -19,7 +19,7 @@ from aes_rl.agents import SAC
 from aes_rl.errors import UserError
 from aes_rl.machine import cores
 from aes_rl.training import loop
-from aes_rl.training.capture import Captured
+from aes_rl.training.capture import captured
 from aes_rl.training.config import Training
 from aes_rl.training.state import RunState
 
@@ -151,7 +151,7 @@ class Population:
             "store": partial(loop.store, self.run),
         }
         return {
-            "stages_us": {name: _stage_time(Captured(stage, self.run.device)) for name, stage in stages.items()},
+            "stages_us": {name: _stage_time(captured(stage, self.run.device)) for name, stage in stages.items()},
             "kernel_groups_us": groups,
             "kernels_a_step": kernels,
             "environments_alone_us": alone,

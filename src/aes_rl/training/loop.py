@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl.streams import Stream
-from aes_rl.training.capture import Captured
+from aes_rl.training.capture import captured
 from aes_rl.training.state import Learned, RunState
 from aes_rl.types import Transition, as_tensor
 
@@ -41,14 +41,14 @@ def train(run: RunState) -> Iterator[Step]:
         assert learned is not None
         feed_back(run, learned)
 
-    explore_all = Captured(partial(explore, run), run.device)
-    learn_all = Captured(partial(learn, run), run.device)
-    feed_back_all = Captured(feed_back_learned, run.device)
-    descend_all = Captured(run.agent.descend, run.device)
-    store_all = Captured(partial(store, run), run.device)
+    explore_all = captured(partial(explore, run), run.device)
+    learn_all = captured(partial(learn, run), run.device)
+    feed_back_all = captured(feed_back_learned, run.device)
+    descend_all = captured(run.agent.descend, run.device)
+    store_all = captured(partial(store, run), run.device)
     while run.env_step < config.env_steps:
         with run.numerics:
-            if run.env_step < config.warm_up_steps:
+            if run.env_step < run.warm_up_steps:
                 warm_up(run)
             else:
                 explore_all()
@@ -90,7 +90,7 @@ def explore(run: RunState) -> None:
 
 def updates_due(run: RunState) -> int:
     """Number of updates to make during this environment step."""
-    since_warm_up = run.env_step - run.config.warm_up_steps
+    since_warm_up = run.env_step - run.warm_up_steps
     if since_warm_up < 0 or since_warm_up % run.config.steps_per_round:
         return 0
     return run.config.updates_per_round
@@ -98,7 +98,7 @@ def updates_due(run: RunState) -> int:
 
 def learn(run: RunState) -> Learned:
     """Draw a batch for every member and compute the gradients on it."""
-    batch_size = run.config.agent_config.batch_size
+    batch_size = run.batch_size
     clock = run.replay.draws + 0  # a copy: sampling advances the clock in place
     with run.side_stream:
         noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))

@@ -37,6 +37,7 @@ class RunState:
         seeds = [seed for _, seed in config.members]
         self.sizes = sizes_of(config.task)
         memory.require(config, self.sizes)
+        self.warm_up_steps, self.batch_size = config.warm_up_steps, config.agent_config.batch_size
         self.numerics = Numerics(torch.device(config.device), config.tf32)
         """Torch settings that are in force while the run works."""
         with self.numerics:
