@@ -300,7 +300,7 @@ def test_observations_of_another_kind_than_the_buffer_are_named() -> None:
 
 def test_a_model_that_was_not_attached_says_so() -> None:
     model = make("SAC", "adaptive")
-    with pytest.raises(RuntimeError, match="has heard nothing of the last batch: attach it"):
+    with pytest.raises(RuntimeError, match="got no feedback on the last batch: attach it"):
         model.learn(110)
 
 
@@ -356,7 +356,7 @@ def test_a_class_of_ones_own_is_attached_unless_it_trains_otherwise() -> None:
 
 @pytest.mark.parametrize(
     ("sampler", "line"),
-    [(Adaptive(networks=("actr",)), "the networks are called actor and critic"), (FullInformation(), "all slots")],
+    [(Adaptive(networks=("actr",)), "the networks are named actor and critic"), (FullInformation(), "all slots")],
 )
 def test_a_sampler_that_would_learn_nothing_is_refused(sampler, line) -> None:
     with pytest.raises(ValueError, match=line):
@@ -379,7 +379,7 @@ def test_a_delayed_actor_and_a_chosen_network(networks) -> None:
 def test_attaching_twice_is_refused() -> None:
     model = make("SAC", "adaptive")
     attachment = attach(model)
-    with pytest.raises(ValueError, match="the critic is attached already"):
+    with pytest.raises(ValueError, match="the critic is already attached"):
         attach(model)
     attachment.detach()
     attach(model)

@@ -324,7 +324,7 @@ def test_what_is_not_supported_is_refused(action, error, line) -> None:
 def test_an_unattached_algorithm_says_so() -> None:
     algorithm, buffer = make("SAC"), filled(SelectiveReplayBuffer(100, sampler=Adaptive()))
     update(algorithm, buffer)
-    with pytest.raises(RuntimeError, match="has heard nothing of the last batch"):
+    with pytest.raises(RuntimeError, match="got no feedback on the last batch"):
         update(algorithm, buffer)
 
 
@@ -338,7 +338,7 @@ def test_an_actor_that_cannot_be_watched_leaves_no_hook_behind() -> None:
 
 def test_attaching_twice_is_refused() -> None:
     algorithm, buffer, attachment = trained("DDPG", "adaptive", updates=1)
-    with pytest.raises(ValueError, match="attached already"):
+    with pytest.raises(ValueError, match="already attached"):
         attach(algorithm, buffer)
     attachment.detach()
     attach(algorithm, buffer)

@@ -189,7 +189,7 @@ def test_a_report_precedes_the_next_draw_and_every_save() -> None:
     total(loss, buffer.sample(), "DDPG")[0].mean().backward()
     buffer.sample()
     assert not torch.equal(chooser.selection.sampler.probabilities(), before)
-    with pytest.raises(ValueError, match="attached already"):
+    with pytest.raises(ValueError, match="already attached"):
         attach(loss, chooser)
     attachment.detach()
     attach(loss, chooser).detach()
@@ -315,5 +315,5 @@ def test_a_loss_that_was_not_attached_is_noticed() -> None:
     buffer.extend(transitions(SLOTS))
     for _ in range(64):
         buffer.sample()
-    with pytest.raises(RuntimeError, match="64 batches were drawn and Adaptive has heard of none"):
+    with pytest.raises(RuntimeError, match="64 batches were drawn and Adaptive got feedback on none"):
         buffer.sample()

@@ -120,7 +120,7 @@ def test_sequences_of_uniform_replay_are_in_order() -> None:
 def test_trajectories_are_queried_in_order_or_not_at_all() -> None:
     buffer, _ = filled(Adaptive())
     for one in (buffer, pickle.loads(pickle.dumps(buffer))):
-        with pytest.raises(UserError, match=r"query needs the order.* use Adaptive\(overwrite='fifo'\)"):
+        with pytest.raises(UserError, match=r"query needs transitions in order.* use Adaptive\(overwrite='fifo'\)"):
             one.query(traj.length > 0)
     ordered, _ = filled(Adaptive(overwrite="fifo"))
     found = [trajectory.data["step"] for trajectory in ordered.query(traj.length > 0)]
@@ -128,7 +128,9 @@ def test_trajectories_are_queried_in_order_or_not_at_all() -> None:
 
 
 def test_hindsight_from_slots_in_any_order_is_refused() -> None:
-    with pytest.raises(UserError, match=r"HERReplayBuffer needs the order.* use Adaptive\(overwrite='fifo'\)"):
+    with pytest.raises(
+        UserError, match=r"HERReplayBuffer needs transitions in order.* use Adaptive\(overwrite='fifo'\)"
+    ):
         make(Adaptive(), kind=HERReplayBuffer, reward_fn=lambda batch: batch["next", "reward"])
     make(Adaptive(overwrite="fifo"), kind=HERReplayBuffer, reward_fn=lambda batch: batch["next", "reward"])
 
@@ -136,7 +138,7 @@ def test_hindsight_from_slots_in_any_order_is_refused() -> None:
 @pytest.mark.parametrize("kind", [FlatStorageCheckpointer, NestedStorageCheckpointer, H5StorageCheckpointer])
 def test_a_checkpointer_that_drops_next_observations_is_refused(kind, tmp_path) -> None:
     """It loads the next slot's observation in their place, which is one of another episode."""
-    line = rf"{kind.__name__} needs the order.* use Adaptive\(overwrite='fifo'\)"
+    line = rf"{kind.__name__} needs transitions in order.* use Adaptive\(overwrite='fifo'\)"
     for checkpointer in (kind, kind()):
         with pytest.raises(UserError, match=line):
             make(Adaptive(), checkpointer=checkpointer)
@@ -195,14 +197,14 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(storage, data, erro
 
 def test_a_forgotten_writer_is_named() -> None:
     """The sampler heard of no row, and said that the replay was empty."""
-    with pytest.raises(UserError, match=r"no SelectiveWriter.* give it writer=SelectiveWriter\(sampler\)"):
+    with pytest.raises(UserError, match=r"no SelectiveWriter.* use writer=SelectiveWriter\(sampler\)"):
         make(Uniform(), writer=None)
 
 
 def test_the_writer_of_another_sampler_is_noticed() -> None:
     buffer, _ = filled(Uniform())
     buffer.set_sampler(SelectiveSampler(Uniform(), capacity=SLOTS))
-    with pytest.raises(UserError, match="the storage holds 40 transitions and the sampler knows of 0"):
+    with pytest.raises(UserError, match="the storage holds 40 transitions and the sampler has 0"):
         buffer.sample()
 
 

@@ -1,1 +1,1 @@
-"""Our samplers inside other libraries; each module is imported only when asked for."""
+"""Integrations of the samplers into other libraries. Each module needs its host library, so none is imported here."""

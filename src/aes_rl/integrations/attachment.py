@@ -1,8 +1,8 @@
-"""Weights on gradients, and per-sample norms, around a training step that knows of neither.
+"""Importance weights and per-sample gradient norms for the training step of another library.
 
-Row i of the gradient that reaches a watched network's outputs is multiplied by the weight of sample i: with a loss that
-averages over the batch, every parameter then gets the gradient of the weighted loss. Taps on its layers fill with the
-norms during the same backward. Passes that are not open cost and change nothing.
+Row i of the gradient with respect to a watched network's outputs is multiplied by the weight of sample i. If the loss
+is a mean over the batch, every parameter then gets the gradient of the weighted loss. Taps on the layers collect the
+per-sample norms in the same backward pass. Passes outside `open` and `close` are neither changed nor slowed down.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,23 @@ _MARK = "_is_watched_by_aes_rl"
 
 
 class Watched:
-    """One network. Open it around the forward pass that its loss is computed from."""
+    """One network with hooks. Call `open` before the forward pass of its loss and `close` after it."""
 
     def __init__(
         self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
     ):
-        """`outputs` are the modules that everything leaving the network passes through.
+        """Register the hooks.
 
-        With an `error_factor`, the TD error is read off the gradient at the outputs: factor · B · |∂L/∂Q|, a mean
-        over them.
+        Args:
+            name: Name of the network in the feedback, "actor" or "critic".
+            network: The network.
+            outputs: Its output modules. Every output of the network must be the output of one of them.
+            needs: Signals that the sampler uses.
+            error_factor: If not 0, the absolute TD error is computed from the gradient at each output:
+                error_factor · B · |∂L/∂Q|.
         """
         if getattr(network, _MARK, False):
-            raise ValueError(f"the {name} is attached already; detach() the old attachment first, or keep it")
+            raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
         self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
@@ -44,29 +49,29 @@ class Watched:
         self._errors: list[Tensor] = []
 
     def open(self, pending: Pending) -> None:
-        """The next pass is trained on this batch."""
+        """Weight the next forward pass as one over this batch."""
         self._pending, self._errors = pending, []
         if self._taps is not None:
             self._tap = self._taps.tap((len(pending.weights),))
             self._taps.connect(self._tap)
 
     def close(self) -> None:
-        """Later passes are not."""
+        """Stop weighting forward passes."""
         self._pending = None
         if self._taps is not None:
             self._taps.disconnect()
 
     def report(self, pending: Pending) -> None:
-        """Put into a batch what its backward left here."""
+        """Add the norms and TD errors from the backward pass to the batch."""
         if self._tap is not None and self._tap.grad is not None:
             norms = squared_norms(self._tap.grad, pending.weights)
-            others = pending.gradient_norm.get(self.name)  # two critics may be two networks
+            others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
             pending.gradient_norm[self.name] = norms if others is None else others + norms
         pending.td_errors += self._errors
         self._tap, self._errors = None, []
 
     def remove(self) -> None:
-        """Take all hooks off."""
+        """Remove all hooks."""
         self.close()
         setattr(self._network, _MARK, False)
         if self._taps is not None:
@@ -78,7 +83,7 @@ class Watched:
         del module, arguments
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        # A tensor of its own: the taps' hooks on the output itself come after this one, and see the weighted gradient.
+        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
         leaving = output.clone()
         weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]

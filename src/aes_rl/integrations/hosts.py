@@ -1,10 +1,10 @@
-"""Whether a host library is there, in a version that was tested."""
+"""Check that a host library is installed in a tested version."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def require(package: str, first: str, before: str, extra: str) -> None:
-    """Raise, with what to install, where the host is missing or of another version."""
+    """Raise an ImportError with the install command if the host is missing or its version is out of range."""
     install = f"pip install 'aes-rl[{extra}]'"
     try:
         found = version(package)

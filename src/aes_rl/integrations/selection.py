@@ -1,4 +1,4 @@
-"""A sampler for one agent, as another library's buffer needs it: where to write, what to draw, what came of it."""
+"""A sampler with the interface that another library's replay buffer needs: placing, drawing and feedback."""
 
 import threading
 from collections.abc import Callable
@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl import checks
@@ -14,50 +15,50 @@ from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.int64]
 NETWORKS = ("actor", "critic")
-"""What every attachment calls the networks that it listens to."""
+"""Network names in the feedback of every attachment."""
 _MOST_AHEAD = 64
-"""Batches that may be drawn before any is reported on."""
+"""Maximum number of batches drawn ahead of their feedback."""
 
 
 class Pending:
-    """A batch that was drawn and not yet reported on."""
+    """A batch that was drawn and has no feedback yet."""
 
     def __init__(self, draw: Draw, weights: Float[Tensor, "B"]):
         self.draw = draw
         self.weights = weights
         self.td_errors: list[Float[Tensor, "B"]] = []
-        """Absolute errors, one for each critic."""
+        """Absolute TD errors, one tensor per critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
         self.sources: list[Callable[[Pending], None]] = []
-        """Whoever watched the training on it, asked for what they saw when it is reported."""
+        """Callbacks that add norms and TD errors to the batch before it is reported to the sampler."""
 
 
 class Selection:
-    """Places, draws and learns. What was drawn is reported on before the next draw or insertion."""
+    """Chooses slots to write and slots to draw. Feedback on a batch is given before the next draw or insertion."""
 
     def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
         self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
         self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, backend="numba")
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
             raise ValueError(
-                f"{type(config).__name__} hears from all slots at once, and a training step tells of its batch alone; "
-                "use Adaptive(), which learns from draws"
+                f"{type(config).__name__} needs the gradient norms of all slots, and a training step gives only those "
+                "of its batch; use Adaptive(), which learns from its draws"
             )
         self._networks = set(getattr(config, "networks", None) or ())
         if not self._networks <= set(NETWORKS):
-            raise ValueError(f"networks is {config.networks}; the networks are called {' and '.join(NETWORKS)}")
+            raise ValueError(f"networks is {config.networks}; the networks are named {' and '.join(NETWORKS)}")
         self._streams = Streams([seed], self.sampler.backend)
         self.updates = 0
         """Batches drawn so far."""
-        self._lock = threading.RLock()  # a host may draw ahead in a thread of its own
+        self._lock = threading.RLock()  # a host may prefetch batches in another thread
         self._reports = 0
         self.pending: Pending | None = None
         self.ahead: dict[int, Pending] = {}
-        """Batches drawn ahead of their reports, by number."""
+        """Batches drawn ahead of their feedback, by number."""
         self._first_number = 0
-        # Where the host decides about places: which slot stands for which of them, and back; −1 for none yet.
+        # For hosts that choose the place of each transition: the slot of each place and its inverse; −1 means none yet.
         self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
 
     def __len__(self) -> int:
@@ -65,12 +66,12 @@ class Selection:
 
     @property
     def needs(self) -> Signal:
-        """What the sampler wants to hear."""
+        """Signals that the sampler uses."""
         return self.sampler.needs
 
     @property
     def keeps_order(self) -> bool:
-        """Whether slots are written in turn, the oldest first."""
+        """Whether a full buffer overwrites its oldest transition first."""
         return all(rule.overwrite == "fifo" for rule in self.sampler.rules)
 
     def place(self, count: int) -> Array:
@@ -83,9 +84,9 @@ class Selection:
         return first
 
     def follow(self, places: Array) -> None:
-        """The host has written these places of its own choice; slots stand for them from now on."""
+        """Assign slots to the places that the host has written."""
         self.settle()
-        if len(places) > 1:  # a host that moves many rows at once may write a place several times
+        if len(places) > 1:  # a host that copies many rows at once may write one place several times
             places = np.array(list(dict.fromkeys(places.tolist())))
         slots = self._slot_of[places]
         is_known = slots >= 0
@@ -96,12 +97,12 @@ class Selection:
             self._slot_of[place], self._place_of[slot] = slot, place
 
     def draw_places(self, batch_size: int) -> Array:
-        """A batch as the host's places."""
+        """Draw a batch and return the host's places of its transitions."""
         places: Array = self._place_of[slots_of(self.draw(batch_size))]
         return places
 
     def draw(self, batch_size: int) -> Pending:
-        """A batch: its slots, and the weights that its losses need."""
+        """Draw a batch: its slots and their importance weights."""
         checks.count("batch_size", batch_size)
         self.settle()
         draw = self.sampler.draw(self._streams.uniform(Stream.DRAW, self._streams.counter(self.updates), batch_size))
@@ -110,14 +111,14 @@ class Selection:
         return self.pending
 
     def draw_ahead(self, batch_size: int) -> tuple[int, Pending]:
-        """A batch that others may be drawn after before it is reported on, and its number."""
+        """Draw a batch that may get its feedback after later draws. Returns its number and the batch."""
         if len(self.ahead) >= _MOST_AHEAD:
             if self._reports == 0:
                 raise RuntimeError(
-                    f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} has heard of none of them: "
+                    f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} got feedback on none: "
                     "attach it to the loss before training"
                 )
-            del self.ahead[min(self.ahead)]  # drawn to look at, not to train on
+            del self.ahead[min(self.ahead)]  # was not drawn for training
         with self._lock:
             self.draw(batch_size)
             pending, self.pending = self.pending, None
@@ -128,14 +129,14 @@ class Selection:
             return number, pending
 
     def hear(self, number: int, pending: Pending) -> None:
-        """Report a batch that was drawn ahead."""
+        """Give the sampler the feedback on a batch that was drawn ahead."""
         with self._lock:
             if self.ahead.get(number) is pending:
                 del self.ahead[number]
                 self._report(pending)
 
     def settle(self) -> None:
-        """Report what is known of the last batch to the sampler."""
+        """Give the sampler the feedback on the last batch."""
         if self.pending is not None:
             pending, self.pending = self.pending, None
             self._report(pending)
@@ -147,11 +148,11 @@ class Selection:
         missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
         if missing:
             raise RuntimeError(
-                f"{type(self.config).__name__} has heard nothing of the last batch: attach it to the model before "
-                "training, or discard() a batch that was drawn for another purpose"
+                f"{type(self.config).__name__} got no feedback on the last batch: attach it to the model before "
+                "training, or discard() a batch that was not drawn for training"
             )
         if not self._networks <= set(pending.gradient_norm):
-            self._advance()  # a delayed actor was not trained on this batch: an update without a report
+            self._advance()  # a delayed actor was not trained on this batch: an update without feedback
             return
         errors = pending.td_errors
         error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
@@ -164,20 +165,20 @@ class Selection:
         self.sampler.advance(self._reports)
 
     def discard(self) -> None:
-        """Forget the last batch; it counts as an update without a report."""
+        """Drop the last batch. It counts as an update without feedback."""
         if self.pending is not None:
             self.pending = None
             self._advance()
 
     def emptied(self) -> "Selection":
-        """One for the same buffer after it was emptied."""
+        """A new selection for the same buffer, now empty."""
         empty = Selection(self.config, self.capacity, self.seed, self.total_updates)
-        # A host may still hold batches of before; none of the new ones has the number of one of them.
+        # The host may still hold earlier batches, so their numbers are not used again.
         empty._first_number = self._first_number + self.updates
         return empty
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that changes over time, as copies."""
+        """A copy of the state."""
         self.settle()
         own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
         places = {
@@ -188,7 +189,7 @@ class Selection:
         return own | places | {name: torch.tensor(number) for name, number in numbers.items()}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Continue: the next draws are those the saved selection would have made."""
+        """Restore a saved state. The next draws are the ones that the saved selection would have made."""
         if int(state["seed"]) != self.seed:
             raise ValueError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}")
         prefix = "sampler."
@@ -208,6 +209,6 @@ class Selection:
 
 
 def slots_of(pending: Pending) -> Array:
-    """The drawn slots as NumPy's."""
+    """The drawn slots as a NumPy array."""
     slots: Array = as_tensor(pending.draw.slots_view)[0].numpy()
     return slots

@@ -1,11 +1,11 @@
-"""Our samplers in Stable-Baselines3: a replay buffer class, and one call that attaches it to SAC, TD3 or DDPG.
+"""Samplers for Stable-Baselines3: replay buffer classes, and `attach` for SAC, TD3 and DDPG.
 
     model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer,
                 replay_buffer_kwargs={"sampler": Adaptive()})
     attach(model)
     model.learn(100_000)
 
-Slots may be written in any order, so whatever relies on neighbouring slots is refused.
+Slots may be written in any order, so features that rely on neighbouring slots are rejected.
 """
 
 from typing import Any, ClassVar
@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from gymnasium import spaces
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from aes_rl.errors import UserError
@@ -28,17 +29,18 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # 
 from stable_baselines3.common.type_aliases import DictReplayBufferSamples, ReplayBufferSamples  # noqa: E402
 from stable_baselines3.her import HerReplayBuffer  # noqa: E402
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[Any]
+Slots = NDArray[np.int64]
 _SUPPORTED = (SAC, TD3, DDPG)
 _OF_HINDSIGHT = {"n_sampled_goal", "goal_selection_strategy", "copy_info_dict"}
 _NO_HINDSIGHT = (
-    "hindsight replay (HerReplayBuffer) takes goals from later slots of an episode, and our samplers overwrite any "
-    "slot; it is not supported"
+    "hindsight replay (HerReplayBuffer) is not supported: it takes goals from later slots of an episode, and these "
+    "samplers overwrite slots in any order"
 )
 
 
 class _Selective:
-    """What the two buffers share: slots are numbered row · n_envs + environment."""
+    """Shared part of the two buffers. The slot of a transition is row · n_envs + environment."""
 
     selection: Selection
     observations: Any
@@ -62,7 +64,7 @@ class _Selective:
         total_updates: int | None = None,
         **options: Any,
     ):
-        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+        """`sampler` is a configuration such as `Adaptive()`. Annealed schedules need `total_updates`."""
         _refuse(options)
         is_dict = isinstance(observation_space, spaces.Dict)
         if is_dict != isinstance(self, DictReplayBuffer):
@@ -73,10 +75,10 @@ class _Selective:
         super().__init__(buffer_size, observation_space, *arguments, **options)  # type: ignore[call-arg]
         if self.n_envs > 1 and self.buffer_size == 1:
             raise UserError(
-                f"buffer_size is {buffer_size} for {self.n_envs} environments; a step of all of them must leave an old "
-                f"slot to draw from: use at least {2 * self.n_envs}"
+                f"buffer_size is {buffer_size} for {self.n_envs} environments; one step of all environments must not "
+                f"overwrite the whole buffer: use at least {2 * self.n_envs}"
             )
-        # By default the seed follows from the one that the model was given: it seeds NumPy before it makes a buffer.
+        # By default the seed follows from the seed of the model, which seeds NumPy before it creates the buffer.
         seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
         self.selection = Selection(sampler, self.buffer_size * self.n_envs, seed, total_updates)
 
@@ -91,7 +93,7 @@ class _Selective:
         _write_rest(self, slots, action, reward, done, infos)
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
-        """A batch by the sampler's probabilities; its weights wait for `attach`."""
+        """Draw a batch. Its importance weights are applied by `attach`, not here."""
         slots = slots_of(self.selection.draw(batch_size))
         observations, next_observations = (
             self._on_device(self._normalize_obs(_read(arrays, slots), env))
@@ -102,12 +104,12 @@ class _Selective:
         return self._samples(observations, actions, next_observations, ends, rewards)
 
     def reset(self) -> None:
-        """Forget all transitions, and all that is known of them."""
+        """Remove all transitions and reset the sampler."""
         super().reset()  # type: ignore[misc]
         self.selection = self.selection.emptied()
 
     def discard(self) -> None:
-        """Forget the last sampled batch, one that was not trained on."""
+        """Drop the last sampled batch, because it was not trained on."""
         self.selection.discard()
 
     def _on_device(self, values: Any) -> Any:
@@ -117,13 +119,13 @@ class _Selective:
 
 
 class SelectiveReplayBuffer(_Selective, ReplayBuffer):
-    """Stable-Baselines3's replay buffer with one of our samplers choosing what to draw and what to overwrite."""
+    """Stable-Baselines3's replay buffer with a sampler that chooses which slots are drawn and overwritten."""
 
     _samples = ReplayBufferSamples
 
 
 class SelectiveDictReplayBuffer(_Selective, DictReplayBuffer):
-    """The same for Dict observations."""
+    """`SelectiveReplayBuffer` for Dict observations."""
 
     _samples = DictReplayBufferSamples
 
@@ -139,7 +141,7 @@ class Attachment(AbstractAttachment):
     def install(self) -> None:
         model, needs = self._model, self.selection().needs
         actor, critic = model.actor, model.critic
-        # SAC's critics have a loss of ½(Q − y)² each, TD3's one of (Q − y)².
+        # The loss per critic is ½(Q − y)² in SAC and (Q − y)² in TD3 and DDPG.
         factor = 1.0 if isinstance(model, SAC) else 0.5
         self.watch(critic, Watched("critic", critic, critic.q_networks, needs, factor), is_stored)
         if isinstance(model, SAC):
@@ -149,7 +151,7 @@ class Attachment(AbstractAttachment):
 
     @override
     def selection(self) -> Selection:
-        _check_buffer(self._model.replay_buffer)  # another may have been loaded since
+        _check_buffer(self._model.replay_buffer)  # the model may have loaded another buffer
         selection: Selection = self._model.replay_buffer.selection
         return selection
 
@@ -159,7 +161,7 @@ class Attachment(AbstractAttachment):
         return device
 
     def _watch_sac(self, watched: Watched) -> None:
-        """SAC's actor is asked for actions and their log probabilities, by which the temperature is tuned, too."""
+        """Watch SAC's actor, and weight the temperature loss, which uses its log probabilities."""
         model, actor = self._model, self._model.actor
         original = actor.action_log_prob
         log_probability: dict[str, torch.Tensor] = {}
@@ -190,17 +192,19 @@ class Attachment(AbstractAttachment):
 
 
 def attach(model: OffPolicyAlgorithm) -> Attachment:
-    """Weigh the losses of SAC, TD3 or DDPG, and report every batch's norms and errors to its replay buffer."""
+    """Weight the losses of SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch."""
     if not any(isinstance(model, kind) and type(model).train is kind.train for kind in _SUPPORTED):
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise TypeError(
-            f"{type(model).__name__} cannot be attached; supported are {names}, and classes of your own that leave "
-            "their train() alone"
+            f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override "
+            "train()"
         )
     if model.n_steps > 1:
         raise UserError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
     if getattr(model, "use_sde", False):
-        raise UserError("use_sde is on; state-dependent exploration has no closed form for its norms, turn it off")
+        raise UserError(
+            "use_sde is on; state-dependent exploration has no closed form for the per-sample norms, use use_sde=False"
+        )
     return Attachment(model)
 
 
@@ -221,20 +225,20 @@ def _refuse(options: dict[str, Any]) -> None:
         raise UserError(_NO_HINDSIGHT)
     if options.get("optimize_memory_usage"):
         raise UserError(
-            "optimize_memory_usage stores next observations in the next slot, and our samplers overwrite any; leave it "
-            "off"
+            "optimize_memory_usage stores next observations in the next slot, and these samplers overwrite slots in "
+            "any order; use optimize_memory_usage=False"
         )
     if options.get("n_steps", 1) != 1:
         raise UserError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
 
 
 def _flat(array: Array) -> Array:
-    """[rows, environments, …] as [slots, …], the same memory."""
+    """A view of [rows, environments, …] as [slots, …]."""
     return array.reshape(-1, *array.shape[2:])
 
 
-def _write(arrays: Any, slots: Array, values: Any) -> None:
-    """Into an array, or into each of a dictionary of them."""
+def _write(arrays: Any, slots: Slots, values: Any) -> None:
+    """Write to an array, or to each array of a dictionary."""
     if isinstance(arrays, dict):
         for key, array in arrays.items():
             _write(array, slots, values[key])
@@ -243,14 +247,14 @@ def _write(arrays: Any, slots: Array, values: Any) -> None:
     flat[slots] = np.asarray(values).reshape(len(slots), *flat.shape[1:])
 
 
-def _read(arrays: Any, slots: Array) -> Any:
-    """From an array, or from each of a dictionary of them."""
+def _read(arrays: Any, slots: Slots) -> Any:
+    """Read from an array, or from each array of a dictionary."""
     if isinstance(arrays, dict):
         return {key: _read(array, slots) for key, array in arrays.items()}
     return _flat(arrays)[slots]
 
 
-def _write_rest(buffer: Any, slots: Array, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
+def _write_rest(buffer: Any, slots: Slots, action: Any, reward: Any, done: Any, infos: list[dict[str, Any]]) -> None:
     _write(buffer.actions, slots, action)
     _write(buffer.rewards, slots, reward)
     _write(buffer.dones, slots, done)
@@ -258,7 +262,7 @@ def _write_rest(buffer: Any, slots: Array, action: Any, reward: Any, done: Any, 
         _write(buffer.timeouts, slots, [info.get("TimeLimit.truncated", False) for info in infos])
 
 
-def _ends_and_rewards(buffer: Any, slots: Array, env: Any) -> tuple[Array, Array]:
-    """Ends that are not time limits, and rewards, [B, 1] each."""
+def _ends_and_rewards(buffer: Any, slots: Slots, env: Any) -> tuple[Array, Array]:
+    """Terminations (time limits excluded) and rewards, each [B, 1]."""
     ends = _read(buffer.dones, slots) * (1 - _read(buffer.timeouts, slots))
     return ends.reshape(-1, 1), buffer._normalize_reward(_read(buffer.rewards, slots).reshape(-1, 1), env)

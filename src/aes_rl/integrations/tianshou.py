@@ -1,10 +1,10 @@
-"""Our samplers in Tianshou 2: replay buffers, and one call that attaches them to SAC, TD3 or DDPG.
+"""Samplers for Tianshou 2: replay buffer classes, and `attach` for SAC, TD3 and DDPG.
 
     buffer = SelectiveVectorReplayBuffer(100_000, len(environments), sampler=Adaptive())
     attach(algorithm, buffer)
 
-Tianshou places transitions itself and needs their order, so the oldest is always the one overwritten, whatever the
-sampler's `overwrite` says.
+Tianshou chooses the place of each transition and relies on their order. A full buffer therefore always overwrites its
+oldest transition, and the sampler's `overwrite` option has no effect.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from typing_extensions import override
 
 from aes_rl import checks
@@ -30,15 +31,16 @@ from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha  # noqa: E402
 from tianshou.algorithm.modelfree.td3 import TD3  # noqa: E402
 from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer  # noqa: E402
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[Any]
+Places = NDArray[np.int64]
 _SUPPORTED = (SAC, TD3, DDPG)
 _COUNTERS = ("last_index", "_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx", "_lengths")
-"""What the host advances before it writes a row; the last one is a manager's alone."""
+"""Attributes that the host changes before it writes a row. Only managers have the last one."""
 _CHANGED_IN_PLACE = ("last_index", "_ep_return", "_lengths")
 
 
 class _Selective:
-    """What the two buffers share."""
+    """Shared part of the two buffers."""
 
     selection: Selection
     maxsize: int
@@ -49,10 +51,10 @@ class _Selective:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Read only by the host's managers, for buffers that are to be their parts."""
+        """Raises: only the host's managers read this, to make the buffer one of their parts."""
         raise UserError(
-            f"a {type(self).__name__} cannot be a part of a CachedReplayBuffer or another manager, which writes past "
-            "its sampler; use SelectiveVectorReplayBuffer"
+            f"a {type(self).__name__} cannot be part of a CachedReplayBuffer or another manager, which would write to "
+            "it without its sampler; use SelectiveVectorReplayBuffer"
         )
 
     @options.setter
@@ -60,60 +62,60 @@ class _Selective:
         self.__dict__["options"] = options
 
     def add(self, batch: Any, buffer_ids: Any = None) -> tuple[Array, Array, Array, Array]:
-        """Store transitions where the host wants them."""
+        """Store transitions in the places that the host chooses."""
         with self._all_or_nothing(self._written_by_add(buffer_ids)):
             result: tuple[Array, Array, Array, Array] = super().add(batch, buffer_ids)  # type: ignore[misc]
         self.selection.follow(np.asarray(result[0]).reshape(-1))
         return result
 
-    def update(self, buffer: Any) -> Array:
-        """Move another buffer's transitions here."""
+    def update(self, buffer: Any) -> Places:
+        """Copy the transitions of another buffer into this one."""
         with self._all_or_nothing({0: len(buffer)}):
-            places: Array = super().update(buffer)  # type: ignore[misc]
+            places: Places = super().update(buffer)  # type: ignore[misc]
         self.selection.follow(np.asarray(places).reshape(-1))
         return places
 
     def set_batch(self, batch: Any) -> None:
-        """Put other transitions into all places at once; nothing is known of them."""
+        """Replace all transitions. The sampler treats them as new."""
         self.selection.settle()
         super().set_batch(batch)  # type: ignore[misc]
         self.selection.follow(super().sample_indices(0))  # type: ignore[misc]
 
-    def sample_indices(self, batch_size: int | None) -> Array:
-        """Places by the sampler's probabilities; all of them, as in the host, where no batch size is given."""
+    def sample_indices(self, batch_size: int | None) -> Places:
+        """Draw places with the sampler. Without a batch size, return all places, as the host does."""
         if batch_size is None or batch_size <= 0:
-            every: Array = super().sample_indices(batch_size)  # type: ignore[misc]
+            every: Places = super().sample_indices(batch_size)  # type: ignore[misc]
             return every
         held = sum(len(part) for part, _ in self._parts())
         if held != len(self.selection):
             raise UserError(
-                f"the buffer holds {held} transitions and its sampler knows of {len(self.selection)}: its "
-                "contents were changed without the sampler; use only its own add, update, set_batch and reset"
+                f"the buffer holds {held} transitions and its sampler has {len(self.selection)}: the buffer was "
+                "changed without the sampler; use only its own add, update, set_batch and reset"
             )
         return self.selection.draw_places(batch_size)
 
     def reset(self, keep_statistics: bool = False) -> None:
-        """Forget all transitions, and all that is known of them."""
+        """Remove all transitions and reset the sampler."""
         super().reset(keep_statistics)  # type: ignore[misc]
         self.selection = self.selection.emptied()
 
     def discard(self) -> None:
-        """Forget the last sampled batch, one that was not trained on."""
+        """Drop the last sampled batch, because it was not trained on."""
         self.selection.discard()
 
     def _parts(self) -> list[tuple[Any, int]]:
-        """The buffers that count rows, and where each begins."""
+        """The buffers that store rows, and the first place of each."""
         return [(self, 0)]
 
     def _written_by_add(self, buffer_ids: Iterable[int] | None) -> dict[int, int]:
-        """How many rows an addition writes in which part."""
+        """Number of rows that `add` writes, by part."""
         del buffer_ids
         return {0: 1}
 
     @contextmanager
     def _all_or_nothing(self, written: dict[int, int]) -> Iterator[None]:
-        """Let the host store so many rows in these parts; where that fails, sampler and host are as they were."""
-        self.selection.settle()  # raises where the last batch was not reported on: before anything is stored
+        """Restore the buffer if the host fails while it stores the given number of rows per part."""
+        self.selection.settle()  # raises if the last batch has no feedback, before anything is stored
         parts = self._parts()
         rows_of = (_next_places(*parts[part], count) for part, count in written.items())
         places = np.array([place for own in rows_of for place in own], np.int64)
@@ -132,7 +134,7 @@ class _Selective:
 
 
 class SelectiveReplayBuffer(_Selective, ReplayBuffer):
-    """Tianshou's replay buffer with one of our samplers choosing what to draw."""
+    """Tianshou's replay buffer with a sampler that chooses which transitions are drawn."""
 
     def __init__(self, size: int, *, sampler: Any, seed: int = 0, total_updates: int | None = None, **options: Any):
         """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
@@ -144,7 +146,7 @@ class SelectiveReplayBuffer(_Selective, ReplayBuffer):
     def from_data(  # type: ignore[override]
         cls, *data: Any, sampler: Any, seed: int = 0, total_updates: int | None = None, **named: Any
     ) -> "SelectiveReplayBuffer":
-        """A buffer full of recorded transitions, given as the host's `from_data` takes them."""
+        """A full buffer of recorded transitions, with the arguments of the host's `from_data`."""
         host = ReplayBuffer.from_data(*data, **named)
         buffer = cls(len(host), sampler=sampler, seed=seed, total_updates=total_updates)
         buffer._size = len(host)
@@ -153,13 +155,13 @@ class SelectiveReplayBuffer(_Selective, ReplayBuffer):
 
 
 class _Part(ReplayBuffer):
-    """One environment's part of a vector buffer, which is written through the whole alone."""
+    """One environment's part of a vector buffer. Only the vector buffer may write to it."""
 
     def add(self, batch: Any, buffer_ids: Any = None) -> Any:
         del batch, buffer_ids
         raise UserError(
-            "a part of a SelectiveVectorReplayBuffer cannot be written to, since the sampler would not know; use "
-            "add(batch, buffer_ids=[…]) of the whole"
+            "a part of a SelectiveVectorReplayBuffer cannot be written to directly, because its sampler would miss it; "
+            "use add(batch, buffer_ids=[…]) of the vector buffer"
         )
 
     def update(self, buffer: Any) -> Any:
@@ -167,7 +169,7 @@ class _Part(ReplayBuffer):
 
 
 class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
-    """The same for several environments, each with a part of the buffer."""
+    """`SelectiveReplayBuffer` for several environments, each with its own part of the buffer."""
 
     def __init__(
         self,
@@ -189,7 +191,7 @@ class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
 
     @classmethod
     def from_data(cls, *data: Any, **options: Any) -> Any:
-        """Refused: a recording does not say which environment a transition is from."""
+        """Raises: recorded data does not say which environment a transition is from."""
         del data, options
         raise UserError("from_data fills a buffer of one environment; use SelectiveReplayBuffer.from_data")
 
@@ -237,7 +239,7 @@ class Attachment(AbstractAttachment):
         def update(entropy: torch.Tensor) -> float | None:
             pending = self.selection().pending
             if pending is not None:
-                # The loss is linear in the deficit, whose mean is taken: a weighted deficit weighs the loss.
+                # The loss is a mean and linear in (target − entropy), so weighting that difference weights the loss.
                 entropy = target - pending.weights.reshape(entropy.shape) * (target - entropy)
             result: float | None = original(entropy)
             return result
@@ -247,32 +249,32 @@ class Attachment(AbstractAttachment):
 
 
 def attach(algorithm: Any, buffer: Any) -> Attachment:
-    """Weigh the losses of SAC, TD3 or DDPG, and report every batch's norms and errors to its replay buffer."""
+    """Weight the losses of SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch."""
     if type(algorithm) not in _SUPPORTED:
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise TypeError(f"{type(algorithm).__name__} cannot be attached; supported are {names}")
     if not isinstance(buffer, _Selective):
         raise TypeError(
-            f"the buffer is a {type(buffer).__name__}; make a SelectiveReplayBuffer, or a SelectiveVectorReplayBuffer "
+            f"the buffer is a {type(buffer).__name__}; use a SelectiveReplayBuffer, or a SelectiveVectorReplayBuffer "
             "for several environments"
         )
     return Attachment(algorithm, buffer)
 
 
 def _heads(actor: Any) -> list[torch.nn.Module]:
-    """The modules that everything leaving an actor passes through."""
+    """The output modules of an actor."""
     if hasattr(actor, "last"):
         return [actor.last]
     if isinstance(getattr(actor, "sigma", None), torch.nn.Module):
         return [actor.mu, actor.sigma]
     raise TypeError(
-        f"{type(actor).__name__} has a standard deviation that does not depend on the state, whose norm has no closed "
-        "form here; make it with conditioned_sigma=True"
+        f"{type(actor).__name__} has a state-independent standard deviation, and its per-sample norm has no closed "
+        "form here; use conditioned_sigma=True"
     )
 
 
 def _next_places(buffer: Any, begins: int, count: int) -> list[int]:
-    """The places of the next so many rows, each once."""
+    """The distinct places that the next `count` rows are written to."""
     first, size = buffer._insertion_idx, buffer.maxsize
     return [begins + (first + row) % size for row in range(min(count, size))]
 
@@ -285,14 +287,14 @@ def _counters(buffer: Any) -> dict[str, Any]:
     return saved
 
 
-def _read(batch: Any, places: Array) -> dict[str, Any]:
-    """Copies of rows; ten times as fast as the host's own indexing."""
+def _read(batch: Any, places: Places) -> dict[str, Any]:
+    """Copy rows. Ten times as fast as the host's own indexing."""
     return {
         key: _read(values, places) if type(values) is Batch else values[places] for key, values in vars(batch).items()
     }
 
 
-def _write(batch: Any, places: Array, rows: dict[str, Any]) -> None:
+def _write(batch: Any, places: Places, rows: dict[str, Any]) -> None:
     for key, values in rows.items():
         if isinstance(values, dict):
             _write(batch[key], places, values)

@@ -1,4 +1,4 @@
-"""Our samplers in TorchRL: a Sampler and a Writer for its replay buffers, and taps on its losses.
+"""Samplers for TorchRL: a Sampler and a Writer for its replay buffers, and `attach` for its losses.
 
     sampler = SelectiveSampler(Adaptive(), capacity=100_000)
     buffer = TensorDictReplayBuffer(
@@ -10,8 +10,8 @@
     losses = loss(buffer.sample())
     (losses["loss_actor"] + losses["loss_qvalue"] + losses["loss_alpha"]).mean().backward()
 
-TorchRL's losses multiply every term by the batch's `priority_weight`, but divide by the sum of the weights when they
-average: hence `reduction="none"` and a mean of one's own, which is unbiased.
+TorchRL's losses multiply every term by the batch's `priority_weight`. With `reduction="mean"` they divide by the sum of
+the weights, which is biased. Use `reduction="none"` and take the mean yourself.
 """
 
 import json
@@ -45,53 +45,53 @@ from torchrl.data.replay_buffers.writers import Writer  # noqa: E402
 from torchrl.objectives import DDPGLoss, SACLoss, TD3Loss  # noqa: E402
 
 _SUPPORTED = {SACLoss: "qvalue_network", TD3Loss: "qvalue_network", DDPGLoss: "value_network"}
-"""Losses, and what each calls its critics."""
+"""Supported losses, with the attribute name of their critics."""
 _NOT_SHARED = (
-    "the buffer is shared between processes (shared=True, or it was handed to another), and the sampler lives in one: "
-    "rows of the others would never be drawn; leave shared out, and let the process that draws write them"
+    "the buffer is shared between processes (shared=True, or it was passed to another process), and the sampler exists "
+    "in one: rows written by the others would never be drawn; leave shared out, and draw and write in one process"
 )
 
 
 class SelectiveSampler(Sampler):
-    """Chooses by one of our samplers. Batches carry `priority_weight`, and `draw`, the number to report them under."""
+    """Draws slots with a sampler. Batches contain `priority_weight` and `draw`, the number of the batch."""
 
     def __init__(self, config: Any, capacity: int, seed: int = 0, total_updates: int | None = None):
-        """`config` is a configuration such as `Adaptive()`; `capacity` is that of the storage."""
+        """`config` is a configuration such as `Adaptive()`. `capacity` is the capacity of the storage."""
         self.selection = Selection(config, capacity, seed, total_updates)
         self.attachment: Attachment | None = None
-        """What watches the training on its batches."""
+        """Collects the feedback on its batches."""
         self.has_writer = False
-        """Whether a SelectiveWriter asks it where to write."""
+        """Whether a SelectiveWriter uses this sampler to choose slots."""
         self._process = os.getpid()
 
     @property
     def _rng(self) -> None:
-        """Draws come from a stream of the sampler's own."""
+        """None: the sampler has its own random stream."""
 
     @_rng.setter
     def _rng(self, generator: torch.Generator | None) -> None:
-        # The last thing that the host sets when it makes a buffer, which has its writer by then.
+        # The host sets this last when it creates a buffer, after the writer.
         if generator is not None:
             raise UserError(
-                "a generator was given, and the draws would not follow it; leave generator out and give "
+                "a generator was given, and SelectiveSampler does not use it; leave generator out and give "
                 "SelectiveSampler a seed"
             )
         if not self.has_writer:
             raise UserError(
-                "the buffer has a SelectiveSampler and no SelectiveWriter, so that the sampler would not know what is "
-                "stored; give it writer=SelectiveWriter(sampler)"
+                "the buffer has a SelectiveSampler and no SelectiveWriter, so the sampler cannot know what is stored; "
+                "use writer=SelectiveWriter(sampler)"
             )
 
     def sample(self, storage: Any, batch_size: int) -> tuple[Tensor, dict[str, Tensor]]:
-        """Slots and their weights."""
+        """Draw slots, with their importance weights."""
         self.check_process()
         held = len(storage)
         if held == 0:
-            raise RuntimeError("Cannot sample from an empty storage.")  # as all samplers of the host do
+            raise RuntimeError("Cannot sample from an empty storage.")  # the text of the host's own samplers
         if held != len(self.selection):
             raise UserError(
-                f"the storage holds {held} transitions and the sampler knows of {len(self.selection)}; write "
-                "only through the buffer, made with writer=SelectiveWriter(sampler) of this sampler"
+                f"the storage holds {held} transitions and the sampler has {len(self.selection)}; write only through "
+                "the buffer, created with writer=SelectiveWriter(sampler) of this sampler"
             )
         self._listen()
         number, pending = self.selection.draw_ahead(batch_size)
@@ -99,7 +99,7 @@ class SelectiveSampler(Sampler):
         return pending.draw.slots[0], info
 
     def state_dict(self) -> dict[str, Any]:
-        """Continues draw for draw; batches that were drawn and not trained on are forgotten."""
+        """The state; a restored sampler makes the same draws. Batches without feedback are not saved."""
         self._listen()
         return self.selection.state_dict()
 
@@ -120,11 +120,11 @@ class SelectiveSampler(Sampler):
         self.load_state_dict(load_file(Path(path) / "sampler.safetensors"))
 
     def discard(self, batch: Any) -> None:
-        """Forget a batch that was drawn for another purpose than training."""
+        """Drop a batch that was not drawn for training."""
         self.selection.ahead.pop(int(batch.get("draw")[0]), None)
 
     def _listen(self) -> None:
-        """Hear of the last batch if its backward is over. A thread that prefetches must not ask: it may run."""
+        """Report the last batch after its backward pass. Not from a prefetching thread: the backward may be running."""
         if self.attachment is not None and self.attachment.thread == threading.get_ident():
             self.attachment.report()
 
@@ -132,7 +132,7 @@ class SelectiveSampler(Sampler):
         self.selection = self.selection.emptied()
 
     def check_process(self) -> None:
-        """Raise in a process that was forked from the sampler's own."""
+        """Raise in a process that was forked from the sampler's process."""
         if os.getpid() != self._process:
             raise UserError(_NOT_SHARED)
 
@@ -146,7 +146,7 @@ class SelectiveSampler(Sampler):
 
 
 class SelectiveWriter(Writer):
-    """Writes where the sampler says, which knows by that what a slot holds."""
+    """Writes to the slots that the sampler chooses, so that the sampler knows which slots are new."""
 
     def __init__(self, sampler: SelectiveSampler):
         super().__init__()
@@ -154,15 +154,15 @@ class SelectiveWriter(Writer):
         self._write_count = 0
 
     def register_storage(self, storage: Any) -> None:
-        """Take the storage to write to; it must have the sampler's capacity."""
+        """Set the storage to write to. It must have the capacity of the sampler."""
         selection = self._sampler.selection
         if storage.max_size != selection.capacity:
             raise UserError(
-                f"the storage has {storage.max_size} slots and the sampler {selection.capacity}; give both the same"
+                f"the storage has {storage.max_size} slots and the sampler {selection.capacity}; use equal sizes"
             )
         if storage.ndim != 1:
             raise UserError(
-                f"the storage has {storage.ndim} dimensions, and our samplers choose single transitions; use ndim=1"
+                f"the storage has {storage.ndim} dimensions, and these samplers draw single transitions; use ndim=1"
             )
         for buffer in storage._attached_entities:
             _refuse(buffer, selection)
@@ -178,7 +178,7 @@ class SelectiveWriter(Writer):
         return slot
 
     def extend(self, data: Any) -> Tensor:
-        """Store several, distinct slots for as many as fit at once."""
+        """Store several transitions. Up to capacity − 1 of them at a time get distinct slots."""
         self._sampler.check_process()
         count = _rows(data, self._storage)
         most = max(1, self._sampler.selection.capacity - 1)
@@ -193,7 +193,7 @@ class SelectiveWriter(Writer):
         return torch.cat(parts)
 
     def state_dict(self) -> dict[str, Any]:
-        """How much was written; where the next goes is the sampler's to know."""
+        """The number of rows written. The sampler holds the rest of the state."""
         return {"write_count": self._write_count}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -202,7 +202,7 @@ class SelectiveWriter(Writer):
 
     def dumps(self, path: Any) -> None:
         """Write the state into a folder."""
-        _check_checkpointer(self._storage.checkpointer, self._sampler.selection)  # it can be set at any time
+        _check_checkpointer(self._storage.checkpointer, self._sampler.selection)  # it may have been set since
         folder = Path(path)
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "writer.json").write_text(json.dumps(self.state_dict()))
@@ -217,14 +217,14 @@ class SelectiveWriter(Writer):
 
 
 class Attachment:
-    """A loss whose per-sample gradients are heard. What a backward left is reported at the next draw or call."""
+    """Collects per-sample norms and TD errors of a loss, and reports them at the next draw or loss call."""
 
     def __init__(self, loss: Any, sampler: SelectiveSampler):
         if sampler.attachment is not None:
-            raise ValueError("the sampler is attached already; detach() the old attachment first, or keep it")
+            raise ValueError("the sampler is already attached; detach() the old attachment first, or keep it")
         self._sampler = sampler
         self.thread = threading.get_ident()
-        """Where the loss was last computed."""
+        """Thread in which the loss was last computed."""
         self._heard: tuple[int, Pending, dict[str, Tensor]] | None = None
         self._taps: dict[str, Taps] = {}
         if Signal.GRADIENT_NORM in sampler.selection.needs:
@@ -235,7 +235,7 @@ class Attachment:
         sampler.attachment = self
 
     def report(self) -> None:
-        """Tell the sampler what the last backward showed, if there was one."""
+        """Give the sampler the feedback of the last backward pass, if there was one."""
         if self._heard is None or (self._taps and all(tap.grad is None for tap in self._heard[2].values())):
             return
         (number, pending, taps), self._heard = self._heard, None
@@ -245,7 +245,7 @@ class Attachment:
         self._sampler.selection.hear(number, pending)
 
     def detach(self) -> None:
-        """Take everything off; what was heard of the last batch still counts."""
+        """Remove all hooks, after reporting the last batch."""
         self.report()
         self._sampler.attachment = None
         for handle in self._handles:
@@ -274,37 +274,33 @@ class Attachment:
             taps.disconnect()
         if self._heard is not None and Signal.TD_ERROR in self._sampler.selection.needs:
             error = arguments[0].get(loss.tensor_keys.priority).detach().abs().reshape(-1)
-            # SAC reports the error itself, the other two its square.
+            # SACLoss stores the TD error, the other two its square.
             self._heard[1].td_errors = [error if isinstance(loss, SACLoss) else error.sqrt()]
 
 
 def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:
-    """Report the norms and errors of every batch that a loss is computed on to its sampler."""
+    """Give the sampler the norms and TD errors of every batch that the loss is computed on."""
     if type(loss) not in _SUPPORTED:
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise TypeError(f"{type(loss).__name__} cannot be attached; supported are {names}")
     if loss.reduction != "none":
         raise UserError(
-            f"reduction is {loss.reduction!r}, by which weighted losses are divided by the sum of their weights; make "
-            'the loss with reduction="none" and take the mean yourself'
+            f"reduction is {loss.reduction!r}, which divides weighted losses by the sum of their weights; create the "
+            'loss with reduction="none" and take the mean yourself'
         )
     if loss.use_prioritized_weights is False:
-        raise UserError(
-            "use_prioritized_weights is off, so that the loss would not be weighted; leave it at its default"
-        )
+        raise UserError("use_prioritized_weights is off, so the loss would not be weighted; leave it at its default")
     if isinstance(loss, SACLoss) and loss._version == 1:
-        raise UserError(
-            "SACLoss with a value network trains each critic on a part of the batch; leave value_network out"
-        )
+        raise UserError("SACLoss with a value network trains each critic on part of the batch; leave value_network out")
     if not getattr(loss, "deactivate_vmap", True):
         raise UserError(
-            "the critics run under vmap, where norms cannot be tapped; make the loss with deactivate_vmap=True"
+            "the critics run under vmap, where per-sample norms cannot be computed; use deactivate_vmap=True"
         )
     return Attachment(loss, sampler)
 
 
 def _refuse(buffer: Any, selection: Selection) -> None:
-    """Raise for a buffer whose draws would be wrong; where only its `query` would be, that raises."""
+    """Raise for a buffer whose draws would be wrong. If only `query` would be wrong, make `query` raise."""
     if buffer.shared:
         raise UserError(_NOT_SHARED)
     _check_checkpointer(buffer._init_checkpointer, selection)
@@ -321,7 +317,7 @@ def _refuse(buffer: Any, selection: Selection) -> None:
 
 
 def _check_checkpointer(checkpointer: Any, selection: Selection) -> None:
-    """Raise for those that take a transition's next observation from the next slot when they are loaded."""
+    """Raise for checkpointers that restore a next observation from the next slot."""
     kind = checkpointer if isinstance(checkpointer, type) else type(checkpointer)
     if not selection.keeps_order and issubclass(kind, FlatStorageCheckpointer):
         raise UserError(_disorder(kind.__name__, selection))
@@ -329,7 +325,7 @@ def _check_checkpointer(checkpointer: Any, selection: Selection) -> None:
 
 def _disorder(what: str, selection: Selection) -> str:
     name = type(selection.config).__name__
-    return f"{what} needs the order of the transitions, and {name} overwrites at random; use {name}(overwrite='fifo')"
+    return f"{what} needs transitions in order, and {name} overwrites at random; use {name}(overwrite='fifo')"
 
 
 def _raise(line: str, *arguments: Any, **options: Any) -> NoReturn:
@@ -342,7 +338,7 @@ def _is_indexed_by_row(data: Any) -> bool:
 
 
 def _rows(data: Any, storage: Any) -> int:
-    """Transitions in what `extend` was given."""
+    """Number of transitions in the data given to `extend`."""
     if _is_indexed_by_row(data):
         counts = {len(data)}
     elif isinstance(storage, ListStorage):
@@ -352,9 +348,9 @@ def _rows(data: Any, storage: Any) -> int:
     else:
         counts = {len(leaf) for leaf in pytree.tree_leaves(data)}
     if len(counts) > 1:
-        raise UserError(f"the leaves of the pytree have {sorted(counts)} rows; give all the same number")
+        raise UserError(f"the leaves of the pytree have {sorted(counts)} rows; all must have the same number")
     if not any(counts):
-        raise RuntimeError("Expected at least one element in extend.")  # as all writers of the host do
+        raise RuntimeError("Expected at least one element in extend.")  # the text of the host's own writers
     return counts.pop()
 
 

@@ -1,4 +1,4 @@
-"""What the hosts' attachments share: when a pass counts, and how everything comes off again."""
+"""Shared part of the attachments: which forward passes are weighted, and how the hooks are removed."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -12,10 +12,10 @@ from aes_rl.integrations.selection import Pending, Selection
 
 
 class AbstractAttachment(ABC):
-    """A learner whose losses are weighted and whose gradients are heard. `detach` makes it what it was."""
+    """Hooks that weight a learner's losses and collect per-sample norms and TD errors. `detach` removes them."""
 
     def __init__(self) -> None:
-        """Watch the learner; where one of its networks cannot be watched, leave all of them as they were."""
+        """Watch the networks. If one of them cannot be watched, remove the hooks of the others."""
         self._undo: list[Callable[[], None]] = []
         try:
             self.install()
@@ -29,14 +29,14 @@ class AbstractAttachment(ABC):
 
     @abstractmethod
     def selection(self) -> Selection:
-        """The selection of the buffer that the learner trains from now."""
+        """The selection of the learner's current buffer."""
 
     @abstractmethod
     def device(self) -> torch.device:
-        """Where the learner's networks are."""
+        """Device of the learner's networks."""
 
     def detach(self) -> None:
-        """Take everything off; what was heard of the last batch still counts."""
+        """Remove all hooks, after reporting the last batch."""
         selection = self.selection()
         if selection.pending is not None and selection.pending.sources:
             selection.settle()
@@ -47,7 +47,7 @@ class AbstractAttachment(ABC):
             self._undo.pop()()
 
     def pending(self, rows: int) -> Pending | None:
-        """The batch in training, if a pass with so many rows can be one over it."""
+        """The current batch, if a forward pass with this many rows can be over it; otherwise None."""
         pending = self.selection().pending
         if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
             return None
@@ -55,12 +55,12 @@ class AbstractAttachment(ABC):
         return pending
 
     def open(self, watched: Watched, pending: Pending) -> None:
-        """Let a network's next pass count."""
+        """Weight the network's next forward pass and report its feedback."""
         watched.open(pending)
         pending.sources.append(watched.report)
 
     def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
-        """Let a network's passes under gradients count, or those whose arguments say so."""
+        """Weight the network's forward passes with gradients; with `counts`, only those whose arguments it accepts."""
 
         def before(module: nn.Module, arguments: Any) -> None:
             del module
@@ -80,12 +80,12 @@ class AbstractAttachment(ABC):
 
 
 def is_stored(arguments: Any) -> bool:
-    """Whether a critic is asked about a stored action: one with a gradient comes from the actor in training."""
+    """Whether a critic's action argument is a stored action. An action with a gradient comes from the actor."""
     return not getattr(arguments[1], "requires_grad", False)
 
 
 def rows_of(observation: Any) -> int:
-    """Samples in an observation, which may be a dictionary of them."""
+    """Batch size of an observation or of a dictionary of observations."""
     if isinstance(observation, dict):
         observation = next(iter(observation.values()))
     return len(observation)

@@ -1,1 +1,1 @@
-"""Tables, figures and a page from the files of a study."""
+"""Tables, figures and an HTML page from the run directories of a study."""

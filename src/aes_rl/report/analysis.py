@@ -1,6 +1,6 @@
-"""From curves to what a report shows: measures beside the paper's, and scores made comparable across tasks."""
+"""The numbers of a report: measures with the paper's values, and normalized scores aggregated over tasks."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -12,10 +12,10 @@ from aes_rl.report.paper_table import PaperRow, paper_rows
 from aes_rl.report.statistics import Interval, interquartile_mean, probability_of_improvement, with_interval
 
 FRACTIONS = np.linspace(0.02, 1, 50)
-"""Where sample-efficiency curves are read, as shares of each task's steps."""
+"""Points of the sample-efficiency curves, as fractions of each task's environment steps."""
 
 _LEAST_RISE = 1e-9
-"""Least rise of uniform replay's score, as a share of the largest score, by which scores can be divided."""
+"""Smallest improvement of uniform replay that scores are normalized by, as a fraction of the largest score."""
 
 
 class Row(NamedTuple):
@@ -28,14 +28,14 @@ class Row(NamedTuple):
     steps: int
     measures: Measures
     untouched: Measures | None
-    """Without the seed that AES was tuned on, where that was one of several."""
+    """Measures without the seed that AES was tuned on; None if that seed is missing or the only one."""
     paper: PaperRow | None
     is_comparable: bool
-    """Whether the paper's row had the same horizon and has no slip."""
+    """Whether the paper's row has the same horizon and no error."""
 
 
 class Aggregate(NamedTuple):
-    """All tasks of one agent together, with scores normalised by task."""
+    """All tasks of one agent, with scores normalized per task."""
 
     agent: str
     tasks: tuple[str, ...]
@@ -46,9 +46,9 @@ class Aggregate(NamedTuple):
     """[runs, tasks, fractions] by sampler."""
     interquartile_means: dict[str, Interval]
     baseline: str
-    """Uniform replay, or the first sampler where there is none."""
+    """Uniform replay, or the first sampler if uniform replay was not run."""
     improvements: dict[tuple[str, str], Interval]
-    """Probability that the sampler's run beats the baseline's, by their names."""
+    """Probability of improvement over the baseline, by (sampler, baseline)."""
 
 
 def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> list[Row]:
@@ -72,7 +72,7 @@ def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> l
 
 
 def aggregates(results: Results, window: int) -> list[Aggregate]:
-    """One for every agent that has a task on which every sampler ran with common seeds, and uniform replay learned."""
+    """One aggregate per agent, over the tasks where all samplers share seeds and uniform replay improved."""
     agents = dict.fromkeys(curve.agent for curve in results.curves)
     made = [_aggregate(results, agent, window) for agent in agents]
     return [aggregate for aggregate in made if aggregate is not None]
@@ -135,8 +135,8 @@ def _common_seeds(complete: dict[str, dict[str, dict[int, Curve]]]) -> tuple[int
 
 
 def _scale(methods: dict[str, dict[int, Curve]], seeds: tuple[int, ...], window: int) -> tuple[float, float]:
-    """What counts as 0 and as 1 on a task: the mean first evaluation, and uniform replay's mean final score."""
+    """The scores normalized to 0 and 1: the mean first evaluation, and uniform replay's mean final score."""
     first = [methods[sampler][seed].scores[0] for sampler in methods for seed in seeds]
-    reference: Any = methods.get("uniform", next(iter(methods.values())))
+    reference = methods.get("uniform", next(iter(methods.values())))
     last = [smooth(reference[seed].scores, window)[-1] for seed in seeds]
     return float(np.mean(first)), float(np.mean(last))

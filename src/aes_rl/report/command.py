@@ -19,37 +19,37 @@ from aes_rl.report.load import Results, load
 from aes_rl.report.page import Picture, PlainTable, Section, TableOf, markdown, page, picture
 from aes_rl.report.reference import Reference, read_reference
 
-_console = Console() if Console().is_terminal else Console(width=110)  # a log has room for the table
+_console = Console() if Console().is_terminal else Console(width=110)  # the table is wider than the default for logs
 
 
 @dataclass(frozen=True)
 class Report:
-    """Tables, figures and a page of all runs below a directory, finished or not."""
+    """Write tables, figures and a page for all runs below a directory, finished or not."""
 
     directory: tyro.conf.Positional[Path]
     """Directory of a study, or of a single run."""
     output: Path | None = None
-    """Where the report goes; by default report in that directory."""
+    """Output directory; by default report/ in that directory."""
     title: str | None = None
-    """The page's title; by default the directory's name."""
+    """Title of the page; by default the name of the directory."""
     window: int = 10
-    """Evaluations in the trailing mean that smooths curves and measures."""
+    """Number of evaluations in the trailing mean that smooths curves and measures."""
     reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
-    """Published curves to draw beside ours: CSV files named TASK-vN_AGENT.csv with a column env_step."""
+    """Published curves to add to the figures: CSV files named TASK-vN_AGENT.csv with a column env_step."""
     tuned_seed: int = paper.TUNED_SEED
     """The seed that AES was tuned on; a second table leaves it out."""
     reference_label: str = "published"
-    """What the legend calls them."""
+    """Name of the published curves in the legend."""
 
 
 def report(words: list[str]) -> None:
-    """Write the report, print the table, and say where the page is."""
+    """Write the report, and print the table and the path of the page."""
     asked = tyro.cli(Report, prog="aes-rl report", args=words)
     write_report(asked)
 
 
 def write_report(asked: Report) -> Path:
-    """The report's page."""
+    """Write the report and return the path of its page."""
     checks.count("window", asked.window)
     if find_spec("matplotlib") is None:
         raise UserError("the report needs matplotlib; pip install 'aes-rl[report]'")
@@ -96,7 +96,7 @@ def write_report(asked: Report) -> Path:
 
 
 def _output(asked: Report) -> Path:
-    """Where the report goes, with a directory for its figures; a link in a run directory is not followed there."""
+    """Create the output directory and its figures directory. A link inside a run directory is not followed."""
     if asked.output is None:
         output = asked.directory / "report"
         require_directory(output)

@@ -1,11 +1,12 @@
-"""The evaluations of a run over its training."""
+"""Learning curves: the evaluations of a run during training."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.float64]
+Steps = NDArray[np.int64]
 Key = tuple[str, str, str]
 """Task, agent, sampler."""
 Member = tuple[str, str, str, int]
@@ -20,23 +21,23 @@ class Curve:
     agent: str
     sampler: str
     seed: int
-    steps: Array
+    steps: Steps
     scores: Array
-    """Mean return of the test episodes at each of the steps."""
+    """Mean return of the test episodes at each step."""
 
     @property
     def key(self) -> Key:
-        """Which method it is a run of."""
+        """Task, agent and sampler of the run."""
         return self.task, self.agent, self.sampler
 
     @property
     def member(self) -> Member:
-        """Which run it is."""
+        """Task, agent, sampler and seed of the run."""
         return self.task, self.agent, self.sampler, self.seed
 
 
-def common(curves: list[Curve]) -> tuple[Array, Array]:
-    """Steps at which all of the runs were evaluated, and their scores [runs, steps]."""
+def common(curves: list[Curve]) -> tuple[Steps, Array]:
+    """The steps at which all runs were evaluated, and the scores [runs, steps]."""
     steps = curves[0].steps
     for curve in curves[1:]:
         steps = np.intersect1d(steps, curve.steps)

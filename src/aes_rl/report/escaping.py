@@ -1,19 +1,19 @@
-"""Names that others chose, in each format that a report writes.
+"""Escapes names for each output format of a report.
 
-Names of tasks, samplers and directories come from run directories, and so maybe from a stranger. Every function takes
-any text and returns text that its format shows literally, on one line.
+Names of tasks, samplers and directories come from run directories, which may be untrusted. Every function accepts any
+text and returns one line that its format shows literally.
 """
 
 import re
 
 _CUT = 1_000
-"""Characters that are shown of a text; of a longer one, such as a path, both ends are."""
+"""Maximum number of characters shown. The middle of longer texts, such as paths, is cut out."""
 _LATEX = {
     "\\": r"\textbackslash{}",
     "~": r"\textasciitilde{}",
     "^": r"\textasciicircum{}",
     **{character: f"\\{character}" for character in "{}$&#_%"},
-    # After the end of a row, a bracket or a star would be read as an argument of it.
+    # At the start of a row, LaTeX would read a bracket or a star as an argument of the preceding \\.
     **{character: f"{{{character}}}" for character in "[]*"},
 }
 _MARKDOWN = re.compile(r"[\\`*_{}\[\]<>&|~#$]")
@@ -22,30 +22,30 @@ _FORMULA = ("=", "+", "-", "@", "\N{FULLWIDTH EQUALS SIGN}", "\N{FULLWIDTH PLUS 
 
 
 def one_line(text: str) -> str:
-    """Printable text of bounded length; line breaks, control characters and what is no Unicode become escapes."""
+    """Printable text of bounded length. Line breaks, control characters and invalid Unicode are escaped."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in _shortened(text, _CUT))
 
 
 def for_latex(text: str) -> str:
-    """Text of a LaTeX document."""
+    """Text for a LaTeX document."""
     return "".join(_LATEX.get(character, character) for character in one_line(text))
 
 
 def for_markdown(text: str) -> str:
-    """Text of a Markdown page, also within a table. Numeric references work in every dialect, backslashes do not."""
+    """Text for a Markdown page or table. Numeric character references work in every dialect, backslashes do not."""
     return _MARKDOWN.sub(lambda match: f"&#{ord(match[0])};", one_line(text))
 
 
 def for_csv(text: str) -> str:
-    """A cell of a CSV file that a spreadsheet takes for text and not for a formula; not meant for numbers."""
+    """A CSV cell that a spreadsheet reads as text, not as a formula. Not for numbers."""
     line = one_line(text)
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 
 def for_figure(text: str, most: int = 100) -> str:
-    """A label for matplotlib, which takes dollars for mathematics and omits names with a leading underscore.
+    """A label for matplotlib, which reads dollar signs as math and omits names with a leading underscore.
 
-    Of a label longer than `most` characters both ends are shown: it would leave no room for what it labels.
+    The middle of a label longer than `most` characters is cut out, to leave room for the axes.
     """
     line = _shortened(one_line(text), most).replace("$", r"\$")
     return f" {line}" if line.startswith("_") else line

@@ -27,7 +27,7 @@ mpl.use("Agg")
 
 _SPARE = product(((0, (1, 1)), (0, (6, 2)), (0, (4, 1, 1, 1))), ("#882255", "#332288", "#999933", "#44AA99"))
 _SPARE_STYLES: Iterator[tuple[str, Any]] = cycle((colour, line) for line, colour in _SPARE)
-# Okabe and Ito's colours, told apart by colour-blind readers, each with a line style of its own.
+# Okabe and Ito's palette, which colour-blind readers can distinguish. Every sampler also has its own line style.
 _STYLES: dict[str, tuple[str, Any]] = defaultdict(
     lambda: next(_SPARE_STYLES),
     {
@@ -40,7 +40,7 @@ _STYLES: dict[str, tuple[str, Any]] = defaultdict(
         "last-value": ("#56B4E9", (0, (3, 1, 1, 1))),
     },
 )
-"""Samplers from outside and those with options get theirs in the order in which they appear."""
+"""Other samplers, and samplers with options, get a spare style in order of appearance."""
 LOOK: Any = {
     "font.size": 9,
     "axes.spines.top": False,
@@ -54,21 +54,21 @@ LOOK: Any = {
 }
 _COLUMNS = 4
 _BESIDE = 48
-"""Characters of a name that fit beside the axes of a figure, or into them."""
+"""Maximum number of characters of a name next to or inside the axes."""
 _MARKERS = "osD^vP*X"
-"""For tasks; the paper's eight are told apart."""
+"""Markers of tasks; enough for the paper's eight."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-"""For lines that stand for no sampler."""
+"""Colours of lines that are not samplers."""
 
 
 def style_of(sampler: str) -> dict[str, Any]:
-    """Colour and line style of a sampler, the same in every figure that a process draws."""
+    """Colour and line style of a sampler, the same in all figures of a process."""
     colour, line = _STYLES[sampler]
     return {"color": colour, "linestyle": line}
 
 
 def save(figure: Figure, directory: Path, name: str) -> Path:
-    """Write the figure in three formats; the SVG's path."""
+    """Write the figure in three formats and return the path of the SVG."""
     directory.mkdir(parents=True, exist_ok=True)
     for suffix, facts in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
         with whole_file(directory / f"{name}.{suffix}") as file:
@@ -78,7 +78,7 @@ def save(figure: Figure, directory: Path, name: str) -> Path:
 
 @mpl.rc_context(LOOK)
 def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
-    """Mean ± standard deviation over seeds for every task of one agent: one page of the paper's figures."""
+    """Learning curves of one agent, one panel per task: mean ± standard deviation over seeds, as in the paper."""
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
     figure, axes = panels(len(tasks))
     shown: dict[str, Any] = {}
@@ -102,7 +102,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
 
 @mpl.rc_context(LOOK)
 def captured_fractions(results: Results, agent: str) -> Figure | None:
-    """How much of the removable gradient variance each sampler removes over training, median and range of the seeds."""
+    """Captured fraction of every sampler during training: median and range over seeds."""
 
     def finish(axis: Any) -> None:
         _scale_fractions(axis, "y")
@@ -114,7 +114,7 @@ def captured_fractions(results: Results, agent: str) -> Figure | None:
 
 @mpl.rc_context(LOOK)
 def gradient_variances(results: Results, agent: str) -> Figure | None:
-    """The gradient's variance over training, median and range of the seeds."""
+    """Gradient variance of every sampler during training: median and range over seeds."""
     return _over_training(results.variance, agent, "gradient variance", lambda axis: axis.set_yscale("log"))
 
 
@@ -131,7 +131,7 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
             for run, points in runs.items():
                 if (run[0], run[2]) == (task, sampler):
                     for step, value in points:
-                        if value == value:  # nan where there is nothing to win
+                        if value == value:  # nan if there is no variance to remove
                             by_step.setdefault(step, []).append(value)
             steps = sorted(by_step)
             style = style_of(sampler)
@@ -146,7 +146,7 @@ def _over_training(readings: Readings, agent: str, label: str, finish: Callable[
 
 @mpl.rc_context(LOOK)
 def aggregate_scores(aggregate: Aggregate) -> Figure:
-    """Interquartile means and probabilities of improvement over uniform replay, with their intervals."""
+    """Interquartile means and probabilities of improvement over the baseline, with 95 % intervals."""
     figure = Figure(figsize=(9, 0.5 * len(aggregate.interquartile_means) + 1.2), layout="constrained")
     left, right = figure.subplots(1, 2)
     _intervals(left, aggregate.interquartile_means)
@@ -160,7 +160,7 @@ def aggregate_scores(aggregate: Aggregate) -> Figure:
 
 @mpl.rc_context(LOOK)
 def profiles(aggregate: Aggregate) -> Figure:
-    """The share of runs above every normalised score, and the interquartile mean over training."""
+    """Performance profile (fraction of runs above each score), and interquartile mean during training."""
     figure = Figure(figsize=(9, max(3.2, 0.22 * len(aggregate.finals))), layout="constrained")  # the legend is inside
     left, right = figure.subplots(1, 2)
     highest = max(float(scores.max()) for scores in aggregate.finals.values())
@@ -187,7 +187,7 @@ def profiles(aggregate: Aggregate) -> Figure:
 
 @mpl.rc_context(LOOK)
 def captured_against_score(made: list[Verdict]) -> Figure | None:
-    """The captured fraction of every sampler in every cell, against the probability that it beats uniform replay."""
+    """Captured fraction against probability of improvement over uniform replay, one point per sampler and cell."""
     measured = [one for one in made if one.measured_seeds]
     if not measured:
         return None
@@ -218,7 +218,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
 
 
 def _scale_fractions(axis: Any, side: str) -> None:
-    """Room for 0 to 1, and for what adds ten times as much variance as can be removed."""
+    """Scale an axis of captured fractions: linear down to −1, logarithmic below, where a sampler adds variance."""
     getattr(axis, f"set_{side}scale")("symlog", linthresh=1, linscale=2)
     lowest, _ = getattr(axis, f"get_{side}lim")()
     getattr(axis, f"set_{side}lim")(lowest, 1.05)
@@ -228,7 +228,7 @@ def _scale_fractions(axis: Any, side: str) -> None:
 
 
 def panels(count: int) -> tuple[Figure, list[Any]]:
-    """A figure of so many panels, at most four beside each other."""
+    """A figure with `count` panels, at most four per row."""
     lines = -(-count // _COLUMNS)
     columns = -(-count // lines)
     figure = Figure(figsize=(max(3.1 * columns, 5), 2.5 * lines + 0.4), layout="constrained")
@@ -248,14 +248,14 @@ def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
 
 
 def legend_below(figure: Figure, shown: dict[str, Any]) -> None:
-    """Lines by their names, as many beside each other as the figure's width has room for."""
+    """Add a legend below the figure, with as many columns as fit its width."""
     longest = max(map(len, shown), default=0) + 6
     columns = int(14 * figure.get_figwidth() / longest)
     _add_legend(figure, shown, max(1, min(6, columns)))
 
 
 def _add_legend(figure: Figure, shown: dict[str, Any], columns: int) -> None:
-    """Lines by their names; a figure with many of them is higher, or nothing would be left for its panels."""
+    """Add a legend. A long legend makes the figure higher, so that the panels keep their size."""
     height, needed = figure.get_figheight(), 0.2 * -(-len(shown) // columns)
     figure.set_figheight(height + max(0.0, needed - 0.35 * height))
     names = [for_figure(name) for name in shown]
@@ -263,7 +263,7 @@ def _add_legend(figure: Figure, shown: dict[str, Any], columns: int) -> None:
 
 
 def label_steps(axis: Any, task: str, what: str) -> None:
-    """Title and axes of a panel whose x is environment steps."""
+    """Title and axis labels of a panel over environment steps."""
     axis.set_title(for_figure(task))
     axis.set_xlabel("environment steps")
     axis.set_ylabel(what)
@@ -272,7 +272,7 @@ def label_steps(axis: Any, task: str, what: str) -> None:
 
 
 def short(steps: float) -> str:
-    """A number of steps or slots on an axis, such as 250k."""
+    """Axis label of a number of steps or slots, such as 250k."""
     if abs(steps) >= 1e6:
         return f"{steps / 1e6:g}M"
     return f"{steps / 1e3:g}k" if abs(steps) >= 1e3 else f"{steps:g}"

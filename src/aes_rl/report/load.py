@@ -1,4 +1,4 @@
-"""Reads the runs below a directory. Good runs are used, and what is wrong or missing is said."""
+"""Reads the runs below a directory. Damaged or missing runs are listed as problems, and the others are used."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -25,31 +25,31 @@ class Results:
 
     curves: list[Curve] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
-    """One line for every directory that could not be used, and for what is missing."""
+    """One line per directory that could not be used, and per missing part."""
     speeds: list[dict[str, Any]] = field(default_factory=list)
-    """Wall time and steps a second of every finished population."""
+    """Wall time and agent steps per second of every finished population."""
     captured: Readings = field(default_factory=dict)
-    """Captured fraction over training, where it was measured."""
+    """Captured fraction during training, for the runs that measured it."""
     captured_by_network: dict[tuple[str, str, str, int, str], Points] = field(default_factory=dict)
-    """The same of every network's own gradient."""
+    """Captured fraction of the gradient of each network."""
     variance: Readings = field(default_factory=dict)
-    """The gradient's variance itself."""
+    """Gradient variance during training."""
 
     def tell(self, problem: str) -> None:
-        """Add a problem. It may quote paths and files that others made, so it is reduced to one printable line."""
+        """Add a problem. It may quote untrusted paths and files, so it is escaped to one printable line."""
         self.problems.append(one_line(problem))
 
     def seeds_of(self, key: Key) -> dict[int, Curve]:
-        """The runs of one task, agent and sampler."""
+        """The runs of one task, agent and sampler, by seed."""
         return {c.seed: c for c in self.curves if c.key == key}
 
     def methods(self) -> list[Key]:
-        """Task, agent and sampler of all runs, in the order they were read."""
+        """Task, agent and sampler of all runs, in the order of `curves`."""
         return list(dict.fromkeys(c.key for c in self.curves))
 
 
 class _Room:
-    """Counts what a report holds against its limits."""
+    """Counts the runs and readings of a report against its limits."""
 
     def __init__(self) -> None:
         self._runs: Counter[Key] = Counter()
@@ -57,7 +57,7 @@ class _Room:
         self._networks: set[str] = set()
 
     def exceeded_by(self, curves: list[Curve]) -> str | None:
-        """Add some runs, or say in words which limit they would exceed."""
+        """Add runs, or describe the limit that they would exceed."""
         runs = self._runs + Counter(curve.key for curve in curves)
         for count, most, things in (
             (runs.total(), MOST_RUNS, "runs"),
@@ -71,7 +71,7 @@ class _Room:
         return None
 
     def add_readings(self, count: int, networks: set[str]) -> None:
-        """Add some readings; raises where they would exceed a limit."""
+        """Add readings. Raises if they would exceed a limit."""
         count, networks = self._readings + count, self._networks | networks
         for number, most, things in (
             (count, MOST_READINGS, "readings"),
@@ -85,7 +85,7 @@ class _Room:
 
 
 def load(directory: Path) -> Results:
-    """Every run below a directory; raises if there is none to report."""
+    """Read all runs below a directory. Raises if no run has an evaluation."""
     if not directory.is_dir():
         raise UserError(f"{directory} is not a directory; give the directory of a study or a run")
     results, tables, room = Results(), Tables(), _Room()
@@ -124,7 +124,7 @@ def _plan(directory: Path, results: Results) -> Plan:
 
 @contextmanager
 def _told(results: Results, what: str, directory: Path, then: str) -> Iterator[None]:
-    """What a file of the directory has wrong is one line, and not the end of the report."""
+    """Turn an error in a file of the directory into a problem, and continue the report."""
     try:
         yield
     except (OSError, UserError) as error:
@@ -133,7 +133,7 @@ def _told(results: Results, what: str, directory: Path, then: str) -> Iterator[N
 
 
 def _holders(found: list[Run]) -> dict[Member, Path]:
-    """Which directory each run is read from: where several hold one of the same name, the one that got farthest."""
+    """The directory that each run is read from. If several hold the same run, the one with the most steps."""
     holders: dict[Member, Path] = {}
     for run in sorted(found, key=lambda run: -run.reached):
         for curve in run.curves:
@@ -142,7 +142,7 @@ def _holders(found: list[Run]) -> dict[Member, Path]:
 
 
 def _taken(run: Run, holders: dict[Member, Path], room: _Room, results: Results) -> list[Curve]:
-    """The runs of a directory that no other directory holds too, as long as the report has room for them."""
+    """The runs that are read from this directory, or none if they would exceed a limit of the report."""
     if not run.curves:
         what = "is empty" if (run.directory / "evaluations.csv").exists() else "is missing"
         results.tell(f"{run.directory} has no evaluation yet (evaluations.csv {what})")
@@ -162,7 +162,7 @@ def _taken(run: Run, holders: dict[Member, Path], room: _Room, results: Results)
 
 
 def _read_rest(run: Run, members: set[Member], tables: Tables, room: _Room, results: Results) -> None:
-    """What there is beside the evaluations; damage in it leaves them as they are."""
+    """Read wall time and variance readings. Damage in these files does not affect the evaluations."""
     directory, config = run.directory, run.config
     if run.reached < config.env_steps:
         results.tell(f"{directory} is at step {run.reached:,} of {config.env_steps:,}; it is shown as far as it is")

@@ -1,33 +1,34 @@
-"""The paper's five measures of a method on a task, in the forms that its table allows."""
+"""The paper's five measures of a method on a task, as defined by the numbers in its table."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.float64]
 
 
 class Measures(NamedTuple):
-    """Of the seed-mean test curve, smoothed by a trailing moving average."""
+    """Measures of the mean test curve over seeds, smoothed by a trailing moving average."""
 
     learning_speed: float
-    """Max score ÷ the step at which it was reached. Of negative scores it rewards slowness, so no best is marked."""
+    """Max score ÷ the step of the max score. For negative scores slower is better, so no best value is marked."""
     learning_stability: float
-    """Final performance ÷ max score; for negative scores max ÷ final, so that 1 is best for both."""
+    """Final performance ÷ max score; max ÷ final for negative scores, so that 1 is always best."""
     max_score: float
-    """Largest over the last 60 % of the steps."""
+    """Largest score in the last 60 % of the steps."""
     robustness: float
-    """Mean over the last 20 % of the steps of the standard deviation across seeds (ddof 1); 0 for one seed."""
+    """Standard deviation across seeds (ddof 1), mean over the last 20 % of the steps; 0 for one seed."""
     final_performance: float
     """The last score."""
 
 
-def measure(steps: Array, scores: Array, window: int) -> Measures:
-    """The measures of scores [seeds, steps]; each is smoothed over `window` evaluations."""
+def measure(steps: NDArray[np.int64], scores: Array, window: int) -> Measures:
+    """Compute the measures from scores [seeds, steps], smoothed over `window` evaluations."""
     smoothed = smooth(scores, window)
     mean = smoothed.mean(axis=0)
     late = np.flatnonzero(steps > 0.4 * steps[-1])
-    peak = late[np.argmax(mean[late])]  # the first of equals
+    peak = late[np.argmax(mean[late])]  # the first maximum
     largest, final = float(mean[peak]), float(mean[-1])
     below, above = (largest, final) if largest < 0 else (final, largest)
     latest = steps > 0.8 * steps[-1]
@@ -42,14 +43,14 @@ def measure(steps: Array, scores: Array, window: int) -> Measures:
 
 
 def smooth(scores: Array, window: int) -> Array:
-    """Trailing moving average along the last axis; the first values average what there is."""
-    # Every window summed by itself: differences of running sums would tell equal scores apart by their rounding.
+    """Trailing moving average along the last axis. The first values average over fewer scores."""
+    # Each window is averaged separately: with running sums, rounding would make equal scores differ.
     ends = range(1, scores.shape[-1] + 1)
     return np.stack([scores[..., max(0, end - window) : end].mean(axis=-1) for end in ends], axis=-1)
 
 
 def best_of(values: dict[str, Measures], name: str) -> set[str]:
-    """The methods that are best by one measure; none where scores are negative and the measure is the speed."""
+    """The methods with the best value of a measure. Learning speed has no best if a max score is negative."""
     if len(values) < 2:
         return set()
     if name == "learning_speed" and any(value.max_score < 0 for value in values.values()):

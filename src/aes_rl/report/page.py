@@ -1,4 +1,4 @@
-"""The report as one HTML file that needs nothing beside itself."""
+"""The report as one self-contained HTML file, and as Markdown."""
 
 import base64
 from importlib.resources import files
@@ -47,7 +47,7 @@ class TableOf(NamedTuple):
 
 
 def picture(path: Path, caption: str) -> Picture:
-    """An SVG file as part of the page."""
+    """An SVG file, embedded in the page."""
     return Picture(path.stem, f"data:image/svg+xml;base64,{base64.b64encode(path.read_bytes()).decode()}", caption)
 
 
@@ -59,7 +59,7 @@ def page(
     tables: list[TableOf],
     comparisons: list[PlainTable],
 ) -> str:
-    """The HTML."""
+    """The HTML of the report."""
     facts = {
         "runs": len(results.curves),
         "tasks": len({curve.task for curve in results.curves}),
@@ -83,7 +83,7 @@ def page(
 def markdown(
     title: str, problems: list[str], sections: list[Section], tables: list[TableOf], comparisons: list[PlainTable]
 ) -> str:
-    """The same for a documentation page, figures as files beside it."""
+    """The report as Markdown, with its figures as separate files."""
     parts = [f"# {for_markdown(title)}", *(f"Note: {for_markdown(problem)}." for problem in problems)]
     for section in sections:
         parts.append(f"## {for_markdown(section.title)}")
@@ -100,7 +100,7 @@ def markdown(
 
 
 def experiment_page(title: str, lead: str, sections: list[Section], tables: list[PlainTable]) -> str:
-    """The HTML of one of the laboratory's experiments."""
+    """The HTML of a laboratory experiment."""
     return _render("experiment.html", title=title, lead=lead, sections=sections, tables=tables)
 
 

@@ -1,4 +1,4 @@
-"""The paper's own table, parsed from its LaTeX, with the slips that a reader must know of."""
+"""The paper's results table, parsed from its LaTeX source, with its known errors."""
 
 import re
 from importlib.resources import files
@@ -18,11 +18,11 @@ class PaperRow(NamedTuple):
     sampler: str
     measures: Measures
     slip: str
-    """What is wrong with the row, or nothing."""
+    """The known error in the row, or an empty string."""
 
 
 def paper_rows() -> list[PaperRow]:
-    """All rows of the table, tasks by their names without version."""
+    """All rows of the table. Task names have no version."""
     rows: list[PaperRow] = []
     task = agent = ""
     for line in files("aes_rl.report").joinpath("paper_table.tex").read_text().splitlines():

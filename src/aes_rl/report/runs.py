@@ -1,4 +1,4 @@
-"""The files of one run directory, checked: what is wrong raises a UserError that says what and where."""
+"""Reads and checks the files of one run directory. Invalid content raises a UserError with the file and the value."""
 
 import math
 import re
@@ -31,7 +31,7 @@ _WHOLE = re.compile(r"[0-9]{1,16}")
 
 
 class Config(NamedTuple):
-    """What a report needs of config.json."""
+    """The parts of config.json that a report uses."""
 
     task: str
     agent: str
@@ -41,12 +41,12 @@ class Config(NamedTuple):
 
     @property
     def members(self) -> int:
-        """Runs trained side by side."""
+        """Number of runs in the population."""
         return len(self.samplers) * len(self.seeds)
 
 
 class Run(NamedTuple):
-    """A directory with a run, which may not have begun."""
+    """A run directory. It has no curves if the run has not started."""
 
     directory: Path
     config: Config
@@ -54,25 +54,25 @@ class Run(NamedTuple):
 
     @property
     def reached(self) -> int:
-        """The last step that was evaluated."""
+        """Environment step of the last evaluation."""
         return max((int(curve.steps[-1]) for curve in self.curves), default=0)
 
 
 class Plan(NamedTuple):
-    """What study.json asks for."""
+    """The tasks and runs in study.json."""
 
     tasks: list[str]
     runs: list[Member]
 
 
 class Tables:
-    """Reads tables row by row, and counts the rows of all of them."""
+    """Reads tables row by row, and limits the total number of rows."""
 
     def __init__(self) -> None:
         self._left = MOST_ROWS_TOGETHER
 
     def rows(self, path: Path, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, str]]]:
-        """Rows with their numbers, from 1 on."""
+        """Rows with their numbers, starting at 1."""
         for number, row in enumerate(files.read_rows(path, columns, MOST_TABLE), 1):
             if number > MOST_ROWS:
                 raise UserError(f"{path} has more than {MOST_ROWS:,} rows; log less often")
@@ -86,15 +86,15 @@ class Tables:
 
 
 def read_run(directory: Path, tables: Tables) -> Run:
-    """The configuration and the evaluations."""
+    """Read the configuration and the evaluations."""
     config = _config(directory / "config.json")
     table = directory / "evaluations.csv"
-    has_rows = files.is_file(table) and table.stat().st_size > 0  # a run that has just begun has an empty one
+    has_rows = files.is_file(table) and table.stat().st_size > 0  # empty if the run has just started
     return Run(directory, config, _curves(table, config, tables) if has_rows else [])
 
 
 def read_wall_seconds(directory: Path) -> float | None:
-    """How long a finished run took."""
+    """Wall time of a finished run, or None."""
     path = directory / "manifest.json"
     if not files.is_file(path):
         return None
@@ -105,7 +105,7 @@ def read_wall_seconds(directory: Path) -> float | None:
 
 
 def read_variance(run: Run, members: set[Member], tables: Tables) -> dict[tuple[Member, str], Points]:
-    """Readings by run and metric: variance, captured_fraction, and captured_fraction_ with a network's name."""
+    """Readings by run and metric: variance, captured_fraction and captured_fraction_NETWORK."""
     paths = (run.directory / "metrics.csv", run.directory / "metrics.csv.gz")
     path = next((path for path in paths if files.is_file(path)), None)
     if path is None:
@@ -121,13 +121,13 @@ def read_variance(run: Run, members: set[Member], tables: Tables) -> dict[tuple[
         if member is not None:
             points = readings.setdefault((member, metric), [])
             _name(f"{path}: metric in row {number}", metric)
-            # nan stands where there is no variance to remove.
+            # nan means that there is no variance to remove.
             _add(points, path, number, row["env_step"], row["value"], is_nan_allowed=True)
     return readings
 
 
 def read_plan(path: Path) -> Plan:
-    """The tasks of a study in their order, and all its runs."""
+    """The tasks of a study in order, and all its runs."""
     study = files.read_json(path)
     tasks, agents, samplers = (_names(path, study, kind) for kind in ("tasks", "agents", "samplers"))
     seeds = _seeds(path, study)
@@ -175,7 +175,7 @@ def _curves(path: Path, config: Config, tables: Tables) -> list[Curve]:
 
 
 def _add(points: Points, path: Path, number: int, step: str, value: str, is_nan_allowed: bool = False) -> None:
-    """One more point of a curve whose steps ascend."""
+    """Append a point to a curve. Steps must increase."""
     at = int(step) if _WHOLE.fullmatch(step) else 0
     if not 1 <= at <= LARGEST_STEP:
         raise UserError(
@@ -225,6 +225,6 @@ def _is_number(value: Any) -> TypeGuard[float]:
 
 
 def _shown(value: Any) -> str:
-    """A value in a message, shortened."""
+    """A value for an error message, shortened."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}… ({len(shown):,} characters)"

@@ -1,4 +1,4 @@
-"""Finds the runs below a directory."""
+"""Finds the run directories below a directory."""
 
 import os
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from aes_rl.report.limits import MOST_DEPTH, MOST_DIRECTORIES, MOST_RUN_DIRECTOR
 
 
 def run_directories(directory: Path, tell: Callable[[str], None]) -> list[Path]:
-    """Directories with a config.json, in order. Links below the given directory are not followed; `tell` says so."""
+    """Directories with a config.json, sorted. Links below the directory are passed to `tell` and not followed."""
     found: list[Path] = []
     links: list[Path] = []
     too_deep: list[Path] = []

@@ -1,4 +1,4 @@
-"""What the field asks of a comparison: pure functions of scores [runs, tasks] (Agarwal et al., 2021)."""
+"""Statistics for comparing methods: pure functions of scores [runs, tasks] (Agarwal et al., 2021)."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,8 +6,9 @@ from itertools import combinations
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
@@ -19,20 +20,20 @@ class Interval(NamedTuple):
 
 
 def interquartile_mean(scores: Array) -> float:
-    """The mean of the middle half of all scores; a quarter of them, rounded down, is cut at each end."""
+    """Mean of the middle half of all scores. A quarter, rounded down, is removed at each end."""
     ordered = np.sort(scores, axis=None)
     cut = len(ordered) // 4
     return float(ordered[cut : len(ordered) - cut].mean())
 
 
 def performance_profile(scores: Array, thresholds: Array) -> Array:
-    """The share of runs above each threshold."""
+    """Fraction of runs above each threshold."""
     shares: Array = (scores.reshape(-1, 1) > thresholds).mean(axis=0)
     return shares
 
 
 def probability_of_improvement(scores: Array, others: Array) -> float:
-    """The chance that a run of one method beats a run of the other on the same task, averaged over tasks."""
+    """Probability that a run of one method beats a run of the other on the same task, mean over tasks."""
     wins = 0.0
     for ours, theirs in zip(scores.T, np.sort(others, axis=0).T, strict=True):
         below_or_equal = np.searchsorted(theirs, ours, "right").sum()
@@ -41,21 +42,21 @@ def probability_of_improvement(scores: Array, others: Array) -> float:
 
 
 def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) -> float:
-    """Two-sided p-value of the probability of improvement between two lists of runs, were their labels by chance.
+    """Two-sided p-value of the probability of improvement between two methods, by a permutation test.
 
-    Exact where the ways to share out the labels can be counted; else over random ones. With five runs a side a
-    bootstrap interval of that probability is too narrow, and this is not.
+    Exact if there are at most `repetitions` permutations, otherwise over random permutations. With five runs per method
+    the bootstrap interval of the probability is too narrow; this test is valid for any number of runs.
     """
     return pooled_permutation_test([(scores, others)], repetitions)
 
 
 def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: int = 20_000) -> float:
-    """The same of the mean over tasks, labels being shared out within each task; nan where a score is."""
+    """Permutation test of the mean over tasks. Labels are permuted within each task. nan if a score is nan."""
     if any(np.isnan(side).any() for pair in pairs for side in pair):
         return math.nan
     happened = 0.0
     sums: Array = np.zeros(1)
-    counts: Array = np.ones(1)
+    counts: NDArray[Any] = np.ones(1)  # the type stub of bincount ignores its weights
     for scores, others in pairs:
         ways = _by_chance(scores, others, repetitions)
         happened += ways[0]
@@ -66,11 +67,11 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
 
 
 def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
-    """The probability of improvement less a half for every way to share out the labels; first, what happened."""
+    """Probability of improvement minus ½ for every permutation. The first value is the observed one."""
     runs = np.concatenate([scores, others])
     count, total = len(scores), len(runs)
     ordered = np.sort(runs)
-    # Ranks from 1, equal runs sharing theirs: their sum less its least value counts the wins (Mann and Whitney, 1947).
+    # Ranks from 1, ties get their mean rank. The rank sum minus its minimum is the number of wins (Mann–Whitney U).
     ranks = (np.searchsorted(ordered, runs, "left") + np.searchsorted(ordered, runs, "right") + 1) / 2
     if math.comb(total, count) <= repetitions:
         sums = ranks[np.array(list(combinations(range(total), count)))].sum(axis=1)
@@ -78,29 +79,29 @@ def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
         generator = np.random.default_rng(0)
         parts = [_drawn_sums(ranks, count, generator, part) for part in _parts(repetitions, 1_000)]
         sums = np.concatenate(parts)
-        sums[0] = ranks[:count].sum()  # what happened is one of the ways
+        sums[0] = ranks[:count].sum()  # the observed labels are one permutation
     wins: Array = (sums - count * (count + 1) / 2) / (count * (total - count))
     return wins - 0.5
 
 
 def _drawn_sums(ranks: Array, count: int, generator: np.random.Generator, repetitions: int) -> Array:
-    """Sums of so many ranks drawn at random."""
+    """Sums of `count` ranks drawn without replacement, [repetitions]."""
     ours = np.argsort(generator.random((repetitions, len(ranks))), axis=1)[:, :count]
     sums: Array = ranks[ours].sum(axis=1)
     return sums
 
 
 def _parts(total: int, size: int) -> list[int]:
-    """A number as a sum of parts: draws of many runs at once would take gigabytes."""
+    """Split a number into parts of at most `size`: all repetitions at once could need gigabytes."""
     return [min(size, total - start) for start in range(0, total, size)]
 
 
 def bootstrap(
     statistic: Callable[..., Any], *matrices: Array, repetitions: int = 2000, seed: int = 0
 ) -> tuple[Array, Array]:
-    """Low and high end of the 95 % interval of a statistic of score matrices [runs, tasks].
+    """Lower and upper end of the 95 % bootstrap interval of a statistic of score matrices [runs, tasks].
 
-    Stratified: each task's runs are drawn anew among themselves, in each matrix by itself.
+    Stratified: runs are resampled within each task, independently for each matrix.
     """
     generator = np.random.default_rng(seed)
     values = []
@@ -121,5 +122,5 @@ def with_interval(statistic: Callable[..., float], *matrices: Array, repetitions
 
 
 def interquartile_mean_curve(scores: Array) -> Array:
-    """The interquartile mean at every step, of scores [runs, tasks, steps]."""
+    """Interquartile mean at every step of scores [runs, tasks, steps]."""
     return np.array([interquartile_mean(scores[..., step]) for step in range(scores.shape[-1])])

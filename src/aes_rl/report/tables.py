@@ -1,4 +1,4 @@
-"""The measures as a table, in the paper's layout: for the terminal, and as CSV, Markdown and LaTeX."""
+"""The table of measures in the paper's layout, for the terminal and as CSV, Markdown and LaTeX."""
 
 import csv
 from collections.abc import Iterable
@@ -24,7 +24,7 @@ class Cell(NamedTuple):
     text: str
     is_best: bool
     paper: str
-    """The paper's number, or nothing."""
+    """The paper's number, or an empty string."""
     is_comparable: bool
 
 
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 def lines(rows: list[Row], is_untouched: bool = False) -> list[Line]:
-    """The table, best values marked; with `is_untouched` only the seeds that AES was not tuned on count."""
+    """The lines of the table, with the best values marked. `is_untouched` leaves out the seed that AES was tuned on."""
     made = []
     for row in rows:
         values = {
@@ -58,7 +58,7 @@ def lines(rows: list[Row], is_untouched: bool = False) -> list[Line]:
 
 
 def as_csv(rows: list[Row]) -> str:
-    """All numbers unrounded: ours, ours without the tuned seed, the paper's."""
+    """All numbers, unrounded: all seeds, without the tuned seed, and the paper's."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     kinds = ("", "untouched_", "paper_")
@@ -76,7 +76,7 @@ def as_csv(rows: list[Row]) -> str:
 
 
 def as_markdown(made: list[Line], has_paper: bool = True) -> str:
-    """A table for a page; the paper's values in parentheses, with ≠ where they do not compare."""
+    """A Markdown table. The paper's values are in parentheses, with ≠ if they are not comparable."""
     head = ["task", "agent", "sampler", "seeds", *COLUMNS.values()]
     text = [markdown_row(head), markdown_row("---" for _ in head)]
     for line in made:
@@ -101,7 +101,7 @@ def as_latex(made: list[Line]) -> str:
 
 
 def number(value: float) -> str:
-    """A number with as many digits as a reader can use."""
+    """A number rounded for display."""
     if value != value:
         return "–"
     if value and abs(value) < 0.1:

@@ -1,4 +1,4 @@
-"""Did less variance come with a higher score? Cell by cell against uniform replay, and all tasks together."""
+"""Captured fraction and probability of improvement of every sampler, per cell and over all tasks."""
 
 import csv
 from io import StringIO
@@ -22,37 +22,37 @@ from aes_rl.report.statistics import (
 BASELINE = "uniform"
 _LEVEL = 0.05
 _FEWEST_SEEDS = 4
-"""With fewer, even samplers of which one always wins cannot be told apart at that level."""
+"""With fewer seeds, no difference can be significant at that level, even if one sampler always wins."""
 
 
 class Verdict(NamedTuple):
-    """One sampler in one cell, over the seeds that uniform replay has too."""
+    """One sampler in one cell, compared with uniform replay over the seeds that both have."""
 
     task: str
     agent: str
     sampler: str
     seeds: int
     measured_seeds: int
-    """How many of them have readings of the variance."""
+    """Number of these seeds with variance readings."""
     captured: float
-    """Captured fraction, mean over seeds and over the second half of training; nan where it was not measured."""
+    """Captured fraction, mean over seeds and over the second half of training; nan if it was not measured."""
     captured_low: float
     captured_high: float
-    """The seeds' own means, lowest and highest."""
+    """Lowest and highest mean of a seed."""
     by_network: dict[str, float]
     final: float
-    """Mean of the last evaluations."""
+    """Final score: mean of the last evaluations, mean over seeds."""
     uniform_final: float
     final_improvement: Interval
-    """Probability that a run of it ends higher than one of uniform replay."""
+    """Probability of improvement over uniform replay, by final score."""
     training_improvement: Interval
-    """The same of the mean score over all of training, which varies less."""
+    """Probability of improvement by mean return during training, which varies less."""
     final_p: float
     training_p: float
-    """How often chance would tell the two that far apart or farther."""
+    """p-values of the two permutation tests."""
 
     def variance_in_words(self) -> str:
-        """What happened to the variance."""
+        """Whether the sampler reduced the variance, in words."""
         if self.measured_seeds == 0:
             return "not measured"
         if self.captured_low > 0:
@@ -62,16 +62,16 @@ class Verdict(NamedTuple):
         return "less on average" if self.captured > 0 else "not less"
 
     def score_in_words(self) -> str:
-        """What happened to the final score, as far as the seeds tell."""
+        """Whether the final score differs significantly, in words."""
         return _in_words(self.final_improvement, self.final_p, self.seeds)
 
     def training_in_words(self) -> str:
-        """What happened to the mean score over training."""
+        """Whether the mean return during training differs significantly, in words."""
         return _in_words(self.training_improvement, self.training_p, self.seeds)
 
 
 def verdicts(results: Results, window: int) -> list[Verdict]:
-    """One for every sampler beside uniform replay in every cell."""
+    """One verdict per cell and sampler other than uniform replay."""
     made = []
     for task, agent, sampler in results.methods():
         if sampler == BASELINE:
@@ -105,21 +105,21 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
 
 
 class Together(NamedTuple):
-    """Two samplers on all tasks that both have run."""
+    """Two samplers compared over all tasks that both have run."""
 
     agent: str
     sampler: str
     other: str
     tasks: int
     final_improvement: float
-    """Probability that a run of the first ends higher than one of the other, mean over tasks."""
+    """Probability of improvement of the first over the other by final score, mean over tasks."""
     final_p: float
     training_improvement: float
     training_p: float
 
 
 def together(results: Results, window: int) -> list[Together]:
-    """Every pair of samplers of every agent that has run on several tasks."""
+    """One comparison per agent and pair of samplers that share several tasks."""
     made = []
     methods = results.methods()
     for agent in dict.fromkeys(agent for _, agent, _ in methods):
@@ -140,7 +140,7 @@ TOGETHER_HEAD = ["agent", "sampler", "against", "tasks", "ends higher", "higher 
 
 
 def together_in_cells(made: list[Together]) -> list[list[str]]:
-    """Lines under `TOGETHER_HEAD`."""
+    """Table lines with the columns of `TOGETHER_HEAD`."""
     return [
         [
             one.agent, one.sampler, one.other, str(one.tasks), f"{one.final_improvement:.2f}, p {one.final_p:.3f}",
@@ -157,7 +157,7 @@ HEAD = [
 
 
 def in_cells(made: list[Verdict]) -> list[list[str]]:
-    """Lines under `HEAD`."""
+    """Table lines with the columns of `HEAD`."""
     return [
         [
             one.task, one.agent, one.sampler, _captured(one), _networks(one), one.variance_in_words(), _ratio(one),
@@ -169,7 +169,7 @@ def in_cells(made: list[Verdict]) -> list[list[str]]:
 
 
 def as_csv(made: list[Verdict]) -> str:
-    """All numbers unrounded."""
+    """All numbers, unrounded."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     networks = sorted({name for one in made for name in one.by_network})
@@ -189,7 +189,7 @@ def as_csv(made: list[Verdict]) -> str:
 
 
 def together_as_csv(made: list[Together]) -> str:
-    """The numbers, in six digits."""
+    """The numbers, to six significant digits."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(Together._fields)
@@ -199,7 +199,7 @@ def together_as_csv(made: list[Together]) -> str:
 
 
 def _sides(results: Results, task: str, agent: str, sampler: str, other: str) -> tuple[list[int], Array, Array]:
-    """Seeds that both samplers have, and their scores [seeds, evaluations] at the steps that all have."""
+    """The seeds that both samplers have, and both scores [seeds, evaluations] at the steps that all runs have."""
     own, theirs = results.seeds_of((task, agent, sampler)), results.seeds_of((task, agent, other))
     seeds = [seed for seed in own if seed in theirs]
     curves = [own[seed] for seed in seeds] + [theirs[seed] for seed in seeds]
@@ -209,12 +209,12 @@ def _sides(results: Results, task: str, agent: str, sampler: str, other: str) ->
 
 
 def _ends(scores: Array, window: int) -> Array:
-    """Every seed's final score."""
+    """Final score per seed."""
     return smooth(scores, window)[:, -1]
 
 
 def _means(scores: Array) -> Array:
-    """Every seed's mean over training."""
+    """Mean return during training per seed."""
     means: Array = scores.mean(axis=1)
     return means
 
@@ -225,7 +225,7 @@ def _pooled(pairs: list[tuple[Array, Array]]) -> tuple[float, float]:
 
 
 def _late(results: Results, cell: tuple[str, str, str], seeds: list[int], network: str) -> Array:
-    """Every seed's mean captured fraction over the second half of training, [seeds]."""
+    """Mean captured fraction in the second half of training per measured seed."""
     means = []
     for seed in seeds:
         run = (*cell, seed)
