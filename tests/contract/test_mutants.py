@@ -142,11 +142,11 @@ def test_a_sound_rule_passes(monkeypatch, rule) -> None:
 @pytest.mark.parametrize(
     ("rule", "message"),
     [
-        (ByPeak, "what was reported of overwritten content shows"),
-        (ByTotal, "what was reported of overwritten content shows"),
+        (ByPeak, "reports on overwritten content have an effect"),
+        (ByTotal, "reports on overwritten content have an effect"),
         (Credulous, "where is_current is False"),
-        (Unsaved, r"state_dict\(\) lacks something"),
-        (EmptyFirst, "returns for empty slots are ignored"),
+        (Unsaved, r"missing from state_dict\(\)"),
+        (EmptyFirst, "empty slots must not change the masses"),
     ],
 )
 def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> None:
@@ -162,7 +162,7 @@ def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> 
     ("rule", "message"),
     [
         (Forgetful, "state_dict"),
-        (Attached, "`fresh` forgot too little"),
+        (Attached, "`fresh` kept old state"),
         (Gullible, "where is_current is False"),
         (Boastful, "is_sequential = False"),
         (Biased, "the weights are not"),

@@ -130,7 +130,7 @@ def test_norms_of_all_sizes_do_not_overflow_predictions(low_and_high, backend) -
 
 def test_masses_of_live_slots_alone_are_refused(monkeypatch) -> None:
     monkeypatch.setattr(BrokenRule, "advance", lambda *_: torch.ones(1, 6, dtype=torch.float64))
-    with pytest.raises(ValueError, match=r"gave masses \(1, 6\).*all slots, \(1, 8\)"):
+    with pytest.raises(ValueError, match=r"returned masses \(1, 6\).*all slots, \(1, 8\)"):
         filled(Broken(), "numba").advance(1)
 
 

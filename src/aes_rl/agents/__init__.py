@@ -1,4 +1,4 @@
-"""The learners: DDPG and SAC over P members."""
+"""The reference agents: DDPG and SAC for P members."""
 
 from typing import Any
 
@@ -18,4 +18,4 @@ def make_agent(config: Any, observation_size: int, action_size: int, streams: St
         if agent.config_type is type(config):
             made: AbstractAgent = agent(config, observation_size, action_size, streams)
             return made
-    raise TypeError(f"{config!r} configures no agent; use one of {', '.join(AGENTS)}")
+    raise TypeError(f"{config!r} is not the configuration of an agent; use one of {', '.join(AGENTS)}")

@@ -1,4 +1,4 @@
-"""What a learner must do. It is told transitions and weights and knows nothing of how they were chosen."""
+"""The interface of an agent. It gets transitions and weights, whichever sampler chose them."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
@@ -18,77 +18,77 @@ Array = np.ndarray[Any, Any]
 
 
 class Update(NamedTuple):
-    """What an update tells: the losses before it, and what samplers want to hear."""
+    """The results of an update: the losses before it, and the signals for samplers."""
 
     losses: dict[str, Float[Tensor, "P"]]
     signals: Signals
 
 
 class AbstractAgent(ABC):
-    """A learner of P members. Actions are scaled to [−1, 1]; losses and signals are at an update's first parameters."""
+    """An agent of P members. Actions are in [−1, 1]; losses and signals are those before an update."""
 
     config_type: ClassVar[type[Any]]
 
     @abstractmethod
     def noise_size(self, batch_size: int) -> int:
-        """Standard normal numbers a member that one update needs."""
+        """Number of standard normal noise samples per member per update."""
 
     @abstractmethod
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        """Exploring actions, from standard normal noise."""
+        """Exploration actions, given standard normal noise."""
 
     @abstractmethod
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
-        """Deterministic actions, for E test environments a member."""
+        """Deterministic actions, for E test environments per member."""
 
     def policy(self) -> list[tuple[Array, Array]]:
         """Weight [P, in, out] and bias [P, 1, out] of every layer of the greedy policy, copied from the device.
 
-        ReLU is between the layers; the action is the tanh of the first outputs, as many as it has numbers.
+        ReLU is applied between the layers. The action is the tanh of the first A outputs.
         """
         layers = zip(self.trained()["actor"].weights, self.trained()["actor"].biases, strict=True)
         return [(weight.cpu().numpy().copy(), bias.cpu().numpy().copy()) for weight, bias in layers]
 
     @abstractmethod
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
-        """Forget exploration state of the members whose episode ended; on a GPU this runs beside `descend`."""
+        """Reset the exploration state of members whose episode ended. On a GPU this may run during `descend`."""
 
     @abstractmethod
     def differentiate(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
-        """The gradients of every member on its batch, each sample's loss terms multiplied by its weight.
+        """Compute the gradients of every member on its batch, with every loss term multiplied by its sample's weight.
 
-        They wait for `descend`; the parameters stay as they are. Norms are reported of `norm_members`, zeros of the
-        others, and none at all if it is None.
+        The parameters do not change until `descend`. Gradient norms are computed for `norm_members`; those of the other
+        members are zero. If it is None, no norms are reported.
         """
 
     @abstractmethod
     def descend(self) -> None:
-        """One step along the gradients; on a GPU samplers hear of the update, and episodes end, beside it."""
+        """One optimiser step along the gradients. On a GPU, feedback and `end_episode` may run at the same time."""
 
     def update(
         self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
-        """Differentiate and descend, for whoever does nothing in between; the training loop does."""
+        """`differentiate`, then `descend`. The training loop calls them separately, to do other work in between."""
         update = self.differentiate(batch, weights, noise, norm_members)
         self.descend()
         return update
 
     @abstractmethod
     def trained(self) -> dict[str, Perceptron]:
-        """The networks that an update trains, by the names of their gradient norms."""
+        """The trained networks, by the names under which their gradient norms are reported."""
 
     @abstractmethod
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
-        """Adam's metric on the parameters of each: what the squares of a gradient are multiplied by."""
+        """Adam's diagonal metric for every trained network: the factors of the squared gradient components."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """Parameters, targets, optimiser and exploration state, as live tensors."""
+        """Parameters, target networks, optimiser and exploration state. The tensors are not copies."""
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Copy a saved state in place."""
+        """Copy a saved state into the agent's tensors."""
         own = self.state_dict()
         checks.same_layout("agent", own, state)
         for name, value in own.items():
@@ -96,7 +96,7 @@ class AbstractAgent(ABC):
 
 
 def weighted(terms: Float[Tensor, "P *X B"], weights: Float[Tensor, "P B"]) -> Float[Tensor, "P"]:
-    """Each member's loss: the batch mean of its weighted terms, summed over further axes such as the twin critics."""
+    """The loss per member: the batch mean of the weighted terms, summed over the twin critics if there are any."""
     if terms.dim() == 3:
         terms = terms.sum(dim=1)
     return (terms * weights).mean(dim=-1)
@@ -111,7 +111,7 @@ def critic_objective(
     weights: Float[Tensor, "P B"],
     discount: float,
 ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"]]:
-    """The critics' loss, and the absolute temporal-difference error, averaged over the critics."""
+    """The loss of the critics, and the absolute TD error, averaged over the critics."""
     target = torch.addcmul(reward, 1 - terminated, next_value, value=discount)
     error = values - (target.unsqueeze(1) if values.dim() == 3 else target)
     size = error.detach().abs()
@@ -122,7 +122,7 @@ def critic_objective(
 def norms_of(
     weights: Float[Tensor, "P B"], tapped: Mapping[str, Float[Tensor, "K B"] | None]
 ) -> dict[str, Float[Tensor, "P B"]]:
-    """d(i) by kind of network, summed over its K/P copies a member; empty where no norms were wanted (S2)."""
+    """d(i) per kind of network, summed over its K/P copies per member; empty if no norms were computed."""
     shares = {name: share for name, share in tapped.items() if share is not None}
     if not shares:
         return {}

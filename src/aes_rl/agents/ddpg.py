@@ -1,4 +1,4 @@
-"""Deep deterministic policy gradient (Lillicrap et al., 2015), as the paper describes it: no batch normalisation."""
+"""Deep deterministic policy gradient (Lillicrap et al., 2015), without batch normalisation."""
 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -20,36 +20,37 @@ from aes_rl.types import Signals
 
 @dataclass(frozen=True)
 class DDPG:
-    """Deep deterministic policy gradient."""
+    """Deep deterministic policy gradient (DDPG)."""
 
     hidden: tuple[int, int] = (400, 300)
     """Units of the two hidden layers."""
     critic_action_layer: Literal[0, 1] = 1
-    """Where the action enters the critic: 0 beside the observation, 1 after the first hidden layer."""
+    """Layer at which the action enters the critic: 0 with the observation, 1 after the first hidden layer."""
     critic_first: bool = False
-    """Whether the actor climbs the critic after the critic's step instead of before it, by a second pass of both."""
+    """Whether the actor's gradient uses the critic after its update instead of before it, at the cost of a second
+    forward and backward pass."""
     actor_learning_rate: float = 1e-4
-    """Adam's step for the actor."""
+    """Adam's learning rate for the actor."""
     critic_learning_rate: float = 1e-3
-    """Adam's step for the critic."""
+    """Adam's learning rate for the critic."""
     critic_weight_decay: float = 1e-2
-    """L2 penalty on the critic's parameters; not part of the signal."""
+    """L2 penalty on the critic's parameters; not included in the gradient norms."""
     discount: float = 0.99
-    """γ."""
+    """γ: discount factor."""
     target_rate: float = 0.001
-    """How far the target networks move each update."""
+    """Fraction by which the target networks move towards the trained networks per update."""
     noise_pull: float = 0.15
     """θ of the Ornstein–Uhlenbeck exploration noise."""
     noise_scale: float = 0.2
     """σ of the Ornstein–Uhlenbeck exploration noise."""
     last_layer_bound: float = 3e-3
-    """Bound of the uniform initial parameters of both last layers."""
+    """The last layers of actor and critic are initialised uniformly in ± this bound."""
     batch_size: int = 64
-    """|Ψ|: draws an update."""
+    """|Ψ|: draws per update."""
     warm_up_steps: int | None = None
-    """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 25,000."""
+    """Environment steps with uniform actions before the first update; None is a tenth of the run, at most 25,000."""
     longest_warm_up: ClassVar[int] = 25_000
-    """Of those that were tried, the shortest with which HalfCheetah is learned well (docs/decisions/warm-up.md)."""
+    """The shortest warm-up among those tested that learns HalfCheetah well (docs/decisions/warm-up.md)."""
 
     def __post_init__(self) -> None:
         checks.layers("hidden", self.hidden)
@@ -66,7 +67,7 @@ class DDPG:
 
 
 class DDPGAgent(AbstractAgent):
-    """P deterministic actors and critics with slowly following copies of both."""
+    """P deterministic actors and critics, with target networks for both."""
 
     config_type: ClassVar = DDPG
 
@@ -90,7 +91,7 @@ class DDPGAgent(AbstractAgent):
         self._critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
-        # What `descend` climbs on after the critic's step: as a recorded graph it reads these very tensors.
+        # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
         self._to_climb: tuple[Tensor, Tensor] | None = None
         self._aside = SideStream(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
@@ -140,7 +141,7 @@ class DDPGAgent(AbstractAgent):
     def _climb(
         self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None
     ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"] | None]:
-        """The actor's gradient at the critic as it is now: its loss, and its norms."""
+        """Compute the actor's gradient for the current critic; return its loss and its gradient norms."""
         tap = self._actor.tap(*weights.shape)
         action = torch.tanh(self.actor(observation, None, tap, norm_members))
         loss = weighted(-self.critic(observation, action).squeeze(-1), weights)

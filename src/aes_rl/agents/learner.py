@@ -1,4 +1,4 @@
-"""What trains a network: its parameters as one block of memory, their gradients, the optimiser and the target copy."""
+"""Training of a network: parameters and gradients in contiguous blocks of memory, optimiser and target network."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,7 +13,7 @@ from aes_rl.gradients.perceptron import Perceptron
 
 
 class Learner:
-    """One network's parameters and their gradients, each as one block of memory that the optimiser takes in one go."""
+    """The parameters and gradients of a network, each in one block of memory that the optimiser updates at once."""
 
     def __init__(self, network: nn.Module):
         self.network = network
@@ -24,21 +24,21 @@ class Learner:
             parameter.grad = gradient
 
     def __deepcopy__(self, memo: Any) -> "Learner":
-        raise TypeError("an agent cannot be deep-copied; make another and load this one's state into it")
+        raise TypeError("an agent cannot be deep-copied; create another one and load this one's state_dict into it")
 
     def tap(self, *shape: int) -> Float[Tensor, "K B"]:
-        """A leaf for the pass that is to be trained, of all K copies of the network; nobody reads its values."""
+        """A leaf tensor for a pass to be trained, for all K copies of the network. Its values are not used."""
         return torch.empty(shape, dtype=self.block.dtype, device=self.block.device, requires_grad=True)
 
 
 def differentiate(loss: Float[Tensor, "P"], tap: Float[Tensor, "K B"]) -> Float[Tensor, "K B"] | None:
-    """Set the gradients of the parameters of the tapped pass; the norms that came with them, if it wanted any."""
+    """Write the parameter gradients of the tapped pass; return its per-sample norms, if they were requested."""
     (norms,) = torch.autograd.grad(loss, [tap], torch.ones_like(loss), allow_unused=True)
     return norms
 
 
 def block_of(parameters: Sequence[Tensor]) -> Float[Tensor, "size"]:
-    """Move parameters into one block of memory."""
+    """Move parameters into one block of memory and return it."""
     block = torch.zeros(sum(map(_padded, parameters)), dtype=parameters[0].dtype, device=parameters[0].device)
     for parameter, view in zip(parameters, _views(block, parameters), strict=True):
         parameter.data = view.copy_(parameter)
@@ -51,14 +51,14 @@ def _views(block: Float[Tensor, "size"], parameters: Sequence[Tensor]) -> list[T
 
 
 def _padded(parameter: Tensor) -> int:
-    """Elements of a parameter's place in its block: a multiple of 64, since matrix kernels want aligned memory."""
+    """Elements reserved for a parameter: a multiple of 64, because matrix kernels need aligned memory."""
     return -(-parameter.numel() // 64) * 64
 
 
 class Adam:
-    """Adam over some blocks with gradients, and the targets that follow them, with a state that a checkpoint sees.
+    """Adam for blocks of parameters, and the updates of their target networks. Its state is part of checkpoints.
 
-    On the CPU it is torch's fused form, on NVIDIA's GPUs one kernel a block that moves the target too.
+    On the CPU it is torch's fused Adam. On NVIDIA GPUs it is one kernel per block, which also updates the target.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Adam:
         targets: Mapping[int, Tensor] | None = None,
         target_rate: float = 0.0,
     ):
-        """`targets` by the number of the block they follow, moving by `target_rate` of the way each step."""
+        """`targets` maps block numbers to their target blocks, which move towards them by `target_rate` per step."""
         self._blocks = blocks
         self._learning_rate, self._weight_decay = learning_rate, weight_decay
         self._targets, self._target_rate = dict(targets or {}), target_rate
@@ -79,7 +79,7 @@ class Adam:
 
     @torch.no_grad()
     def step(self, numbers: Sequence[int] | None = None) -> None:
-        """One step along the gradients of some blocks, by their numbers, or of all; then their targets follow."""
+        """One Adam step for the blocks with the given numbers, or for all; then update their targets."""
         chosen = range(len(self._blocks)) if numbers is None else numbers
         if has_kernels(self._blocks[0]):
             self._step_by_kernels(chosen)
@@ -123,19 +123,19 @@ class Adam:
             )
 
     def metric(self, number: int, network: Perceptron) -> list[tuple[Tensor, Tensor]]:
-        """1/(√v̂ + ε)² of a block's parameters, layer by layer: a gradient's length in it is that of its own step."""
+        """1/(√v̂ + ε)² per parameter, layer by layer: in this metric, a gradient's norm is that of its Adam step."""
         corrected = self._squares[number] / (1 - 0.999 ** self._steps[number]).clamp(min=1e-12)
         scale = (corrected.sqrt() + 1e-8).reciprocal().square()
         weights_and_biases = _views(scale, list(network.parameters()))
         return list(zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True))
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Moments and step counts, by the blocks' order."""
+        """Moments and step counts, by block number."""
         parts = {"mean": self._means, "square": self._squares, "step": self._steps}
         return {f"{name}.{number}": part for name, own in parts.items() for number, part in enumerate(own)}
 
 
 def copy_of(network: nn.Module, twin: nn.Module) -> Float[Tensor, "size"]:
-    """Start `twin`, a target network, at the same parameters; its block, which no gradient changes."""
+    """Copy the parameters to `twin`, a target network; return its block."""
     twin.load_state_dict(network.state_dict())
     return block_of(list(twin.parameters()))

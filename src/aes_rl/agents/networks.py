@@ -1,4 +1,4 @@
-"""Networks of P members, with initial parameters that depend on each member's seed alone."""
+"""Networks of P members, whose initial parameters depend only on the seed of each member."""
 
 import math
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from aes_rl.types import as_tensor
 
 
 class TwinCritic(nn.Module):
-    """Two critics a member as one network of 2P members; critic k of member p is number 2p + k."""
+    """Two critics per member as one network of 2P members; critic k of member p is number 2p + k."""
 
     def __init__(self, members: int, observation_size: int, action_size: int, hidden: Sequence[int]):
         super().__init__()
@@ -27,15 +27,15 @@ class TwinCritic(nn.Module):
         tap: Float[Tensor, "twoP B"] | None = None,
         norm_members: slice | None = None,
     ) -> Float[Tensor, "P 2 B"]:
-        """The value of each action by both critics."""
+        """The values of the actions under both critics."""
         value: Tensor = self.body(observation, action, tap, norm_members)
         return value.view(-1, 2, observation.shape[1])
 
 
 def initialise(network: nn.Module, streams: Streams, first_layer: int, last_bound: float | None = None) -> int:
-    """Uniform within ±1/√fan-in, the last layer within ±`last_bound` if given; the number of the next layer.
+    """Initialise uniformly in ±1/√fan-in, the last layer in ±`last_bound` if given; return the next layer's number.
 
-    A member's numbers depend on its seed and on the layer's number, not on who else is in the population.
+    A member's parameters depend on its seed and on the number of the layer, not on the other members.
     """
     layers = [layer for layer in network.modules() if isinstance(layer, PopulationLinear)]
     for number, layer in enumerate(layers):

@@ -1,4 +1,4 @@
-"""Soft actor-critic (Haarnoja et al., 2018), in today's form and in the paper's, with a state-value function."""
+"""Soft actor-critic (Haarnoja et al., 2018), with twin target critics or, as in AES-SAC, a state-value function."""
 
 import math
 from dataclasses import dataclass
@@ -20,45 +20,46 @@ from aes_rl.streams import Streams
 from aes_rl.types import Signals
 
 _BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
-"""Where the optimiser has what."""
+"""Block numbers in the optimiser."""
 
 
 @dataclass(frozen=True)
 class SAC:
-    """Soft actor-critic."""
+    """Soft actor-critic (SAC)."""
 
     value_function: bool = False
-    """Whether a state-value function with a target copy stands between critics and actor, as in the paper's AES-SAC;
-    without it the twin critics have target copies."""
+    """Whether to train a state-value function with a target network, as in the paper's AES-SAC. Otherwise the twin
+    critics have target networks."""
     critic_first: bool = False
-    """Whether the actor climbs the critics after their step instead of before it, by a second pass of both."""
+    """Whether the actor's gradient uses the critics after their update instead of before it, at the cost of a second
+    forward and backward pass."""
     hidden: tuple[int, ...] = (256, 256)
     """Units of the hidden layers of every network."""
     learning_rate: float = 3e-4
-    """Adam's step for all networks and the temperature."""
+    """Adam's learning rate for all networks and the temperature."""
     discount: float = 0.99
-    """γ."""
+    """γ: discount factor."""
     target_rate: float = 0.005
-    """How far the target networks move each update."""
+    """Fraction by which the target networks move towards the trained networks per update."""
     initial_entropy_coefficient: float = 1.0
-    """The temperature at the start."""
+    """Initial temperature."""
     entropy_tuning: bool = True
-    """Whether the temperature is tuned; if not, it stays what it was at the start."""
+    """Whether the temperature is tuned; if not, it stays at its initial value."""
     target_entropy: float | None = None
-    """What the temperature is tuned to; None means minus the number of action dimensions."""
+    """Entropy that the temperature is tuned for; None means minus the number of action dimensions."""
     policy_regularization: float = 0.0
-    """Penalty on the squares of the policy's mean and log standard deviation, inside the actor's loss."""
+    """Coefficient of a penalty on the squares of the policy's mean and log standard deviation in the actor's loss."""
     squashing_epsilon: float = 0.0
-    """ε in log(1 − tanh² + ε), by which an action's density is corrected; 0 is exact. Many libraries have 1e-7 to 1e-6,
-    with which the entropy does not hold back actions that are all but ±1."""
+    """ε in log(1 − tanh² + ε), the tanh correction of the log density; 0 is exact. Many libraries use 1e-7 to 1e-6,
+    with which the entropy term no longer penalises actions very close to ±1."""
     reward_scale: float = 1.0
-    """Multiplies every reward in the critics' targets."""
+    """Factor of every reward in the critics' targets."""
     batch_size: int = 256
-    """|Ψ|: draws an update."""
+    """|Ψ|: draws per update."""
     warm_up_steps: int | None = None
-    """Environment steps with uniform actions before the first update; None takes a tenth of the run, at most 10,000."""
+    """Environment steps with uniform actions before the first update; None is a tenth of the run, at most 10,000."""
     longest_warm_up: ClassVar[int] = 10_000
-    """Of those that were tried, the shortest with which HalfCheetah is learned well (docs/decisions/warm-up.md)."""
+    """The shortest warm-up among those tested that learns HalfCheetah well (docs/decisions/warm-up.md)."""
 
     def __post_init__(self) -> None:
         checks.layers("hidden", self.hidden)
@@ -77,19 +78,19 @@ class SAC:
 
 
 class Climb(NamedTuple):
-    """What the actor's pass leaves behind."""
+    """The results of the actor's pass."""
 
     loss: Float[Tensor, "P"]
     norms: Float[Tensor, "P B"] | None
     slope: Float[Tensor, "P 1"]
-    """The derivative of the temperature's loss with respect to its logarithm."""
+    """Derivative of the temperature loss with respect to the log temperature."""
     values: Float[Tensor, "P 2 B"]
-    """Of the actions drawn, by both critics."""
+    """Values of the sampled actions under both critics."""
     log_probability: Float[Tensor, "P B"]
 
 
 class SACAgent(AbstractAgent):
-    """P stochastic actors with twin critics each, and a state-value function if configured."""
+    """P stochastic actors with twin critics, and a state-value function if configured."""
 
     config_type: ClassVar = SAC
 
@@ -123,7 +124,7 @@ class SACAgent(AbstractAgent):
         followed = _BLOCKS["value" if config.value_function else "critic"]
         self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
         self._other_blocks = [number for number in range(len(blocks)) if number != _BLOCKS["critic"]]
-        # What `descend` climbs on after the critics' step: as a recorded graph it reads these very tensors.
+        # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
         self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
 
     @override
@@ -187,7 +188,7 @@ class SACAgent(AbstractAgent):
         weights: Float[Tensor, "P B"],
         norm_members: slice | None,
     ) -> Climb:
-        """The actor's gradient at the critics as they are now."""
+        """Compute the actor's gradient for the current critics."""
         tap = self._actor.tap(*weights.shape)
         head = self.actor(observation, None, tap, norm_members)
         action, log_probability = squash(head, draws, self.config.squashing_epsilon)
@@ -230,7 +231,7 @@ class SACAgent(AbstractAgent):
     def _next_value(
         self, observation: Float[Tensor, "P B O"], draws: Float[Tensor, "P B two A"]
     ) -> Float[Tensor, "P B"]:
-        """The soft value of the next state, by the target networks."""
+        """The soft value of the next state under the target networks."""
         if self.config.value_function:
             value: Tensor = self.target(observation)
             return value.squeeze(-1)
@@ -239,14 +240,14 @@ class SACAgent(AbstractAgent):
 
 
 def policy(head: Float[Tensor, "*batch 2A"]) -> tuple[Float[Tensor, "*batch A"], Float[Tensor, "*batch A"]]:
-    """Mean and log standard deviation of the action before it is squashed, from the actor's output."""
+    """Mean and log standard deviation of the action before tanh, from the actor's output."""
     mean, log_deviation = head.chunk(2, dim=-1)
     return mean, log_deviation.clamp(-20, 2)
 
 
 @fused
 def exploring_action(head: Float[Tensor, "P 2A"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-    """Tanh of a Gaussian."""
+    """The tanh of a Gaussian sample."""
     mean, log_deviation = policy(head)
     return torch.tanh(mean + log_deviation.exp() * noise)
 
@@ -255,7 +256,7 @@ def exploring_action(head: Float[Tensor, "P 2A"], noise: Float[Tensor, "P A"]) -
 def squash(
     head: Float[Tensor, "P B 2A"], noise: Float[Tensor, "P B A"], epsilon: float
 ) -> tuple[Float[Tensor, "P B A"], Float[Tensor, "P B"]]:
-    """Tanh of a Gaussian, and its log probability: that of the Gaussian minus log(1 − tanh² + ε) of every dimension."""
+    """The tanh of a Gaussian sample, and its log density: that of the Gaussian minus Σ log(1 − tanh² + ε)."""
     mean, log_deviation = policy(head)
     raw = torch.addcmul(mean, log_deviation.exp(), noise)
     action = torch.tanh(raw)
@@ -263,7 +264,7 @@ def squash(
     if epsilon:
         of_squashing = torch.log(1 - action.square() + epsilon).sum(dim=-1)
         return action, of_gaussian - of_squashing - mean.shape[-1] * 0.5 * math.log(2 * math.pi)
-    # log(1 − tanh²) = 2·(log 2 − raw − softplus(−2·raw)), which neither cancels nor overflows
+    # log(1 − tanh²) = 2·(log 2 − raw − softplus(−2·raw)), which is numerically stable
     of_squashing = -2 * (raw + softplus(-2 * raw)).sum(dim=-1)
     constant = mean.shape[-1] * (2 * math.log(2) + 0.5 * math.log(2 * math.pi))
     return action, of_gaussian - of_squashing - constant
@@ -273,7 +274,7 @@ def squash(
 def soft_value(
     values: Float[Tensor, "P 2 B"], log_probability: Float[Tensor, "P B"], log_temperature: Float[Tensor, "P 1"]
 ) -> Float[Tensor, "P B"]:
-    """The smaller of two values, and the entropy of the action that has it."""
+    """The smaller value of the two critics minus temperature · log probability of the action."""
     return values.amin(dim=1) - log_temperature.exp() * log_probability
 
 
@@ -287,7 +288,7 @@ def actor_objective(
     target_entropy: float,
     regularization: float,
 ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P 1"]]:
-    """The actor's loss, and the derivative of the temperature's with respect to its logarithm."""
+    """The actor's loss, and the derivative of the temperature loss with respect to the log temperature."""
     terms = log_temperature.exp() * log_probability - values.amin(dim=1)
     if regularization:
         mean, log_deviation = policy(head)

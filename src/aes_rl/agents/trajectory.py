@@ -1,8 +1,8 @@
-"""The general off-policy policy gradient (S12): the setting of the paper's theory, on whole trajectories.
+"""The off-policy policy gradient on whole trajectories: the setting of the paper's theory.
 
-An item of the buffer is a trajectory with the probabilities that the behaviour policy gave its actions. Its share of
-the gradient is ω(τ)·∇log p(τ|π)·R(τ), with ω the product of the steps' ratios. The networks are small, and the gradient
-of every item is exact.
+An item of the buffer is a trajectory with the probabilities of its actions under the behaviour policy. Its term in the
+gradient is ω(τ)·∇log p(τ|π)·R(τ), where ω is the product of the importance ratios of its steps. The networks are small,
+and the gradient of every item is computed exactly.
 """
 
 import math
@@ -19,28 +19,28 @@ from aes_rl import checks
 
 @dataclass(frozen=True)
 class Trajectory:
-    """The policy gradient of the paper's theory."""
+    """Off-policy policy gradient on whole trajectories."""
 
     hidden: tuple[int, ...] = (16,)
     """Units of the policy's hidden layers."""
     learning_rate: float = 1e-3
-    """Step of plain gradient ascent."""
+    """Learning rate of plain gradient ascent."""
     discount: float = 0.99
-    """γ."""
+    """γ: discount factor."""
     horizon: int = 20
-    """H: steps of a trajectory at most."""
+    """H: maximum number of steps per trajectory."""
     batch_size: int = 8
-    """|Ψ|: items drawn an update."""
+    """|Ψ|: items drawn per update."""
     policy_floor: float = 0.05
-    """β: the least probability of every discrete action, which bounds the ratios; continuous actions have none."""
+    """β: minimum probability of every discrete action, which bounds the ratios; unused for continuous actions."""
     standard_deviation: float = 0.5
-    """Of a continuous action about its mean."""
+    """Standard deviation of continuous actions."""
     items: Literal["trajectories", "pairs"] = "trajectories"
-    """What is stored: trajectories, or state–action pairs with the return that followed."""
+    """What an item is: a trajectory, or a state–action pair with the return that followed it."""
     ratio_clip: float | None = None
-    """The largest ratio of one step; None clips none. Lowers the variance and adds bias."""
+    """Maximum importance ratio per step; None disables clipping. Clipping lowers the variance and adds bias."""
     ratio_scale: float = 1.0
-    """Power of every step's ratio, between 0 and 1: below one it pulls ratios towards one, with the same trade."""
+    """Exponent of the importance ratio per step, in [0, 1]. Below 1 it lowers the variance and adds bias."""
     has_baseline: bool = False
     """Whether the mean return of the buffer is subtracted from every return."""
 
@@ -58,15 +58,15 @@ class Trajectory:
 
 
 class Items(NamedTuple):
-    """Some items: trajectories of H steps, or pairs as trajectories of one step."""
+    """Items: trajectories of H steps, or state–action pairs as trajectories of one step."""
 
     observation: Float[Tensor, "n H O"]
     action: Float[Tensor, "n H A"]
-    """Discrete actions as ones and zeros."""
+    """Discrete actions are one-hot."""
     log_behaviour: Float[Tensor, "n H"]
-    """log μ(a|s) when the action was taken."""
+    """log μ(a|s) under the policy that took the action."""
     is_taken: Float[Tensor, "n H"]
-    """1 for steps of the trajectory, 0 behind its end."""
+    """1 for steps of the trajectory, 0 after its end."""
     outcome: Float[Tensor, "n"]
     """The discounted return from the item's first step."""
 
@@ -94,7 +94,7 @@ class TrajectoryAgent:
         self._gradients = vmap(grad(self._objective), in_dims=(None, 0))
 
     def act(self, observation: Float[Tensor, "O"], generator: torch.Generator) -> tuple[Float[Tensor, "A"], float]:
-        """An action, a discrete one as ones and zeros, and log μ of it."""
+        """An action (one-hot if discrete) and its log probability log μ(a|s)."""
         head: Tensor = functional_call(self._network, self.parameters, (observation,))
         if self.is_discrete:
             chances = self._chances(head)
@@ -107,14 +107,14 @@ class TrajectoryAgent:
         return action, float(self._log_probability(self.parameters, observation, action))
 
     def gradients(self, items: Items, baseline: float = 0.0) -> Float[Tensor, "n D"]:
-        """ω_i g_i of every item, as one long vector each; ω is a number, not part of the gradient."""
+        """ω_i g_i of every item, as one flat vector each; ω is not differentiated."""
         parts = self._gradients(self.parameters, items)
         flat = torch.cat([part.reshape(len(items.outcome), -1) for part in parts.values()], dim=1)
         factor = self.ratios(items) * (items.outcome - (baseline if self.config.has_baseline else 0.0))
         return flat * factor.unsqueeze(1)
 
     def ratios(self, items: Items) -> Float[Tensor, "n"]:
-        """ω of every item, its steps' ratios scaled and clipped as configured."""
+        """ω of every item: the product of its step ratios, scaled and clipped as configured."""
         logs = vmap(self._logs, in_dims=(None, 0))(self.parameters, items) - items.log_behaviour
         logs = self.config.ratio_scale * logs
         if self.config.ratio_clip is not None:
@@ -133,7 +133,7 @@ class TrajectoryAgent:
             parameter += self.config.learning_rate * part.view_as(parameter)
 
     def _objective(self, parameters: dict[str, Tensor], item: Items) -> Tensor:
-        """Log p(τ|π) but for the environment's part, which has no gradient."""
+        """Log p(τ|π) without the dynamics of the environment, which do not depend on the parameters."""
         return (self._logs(parameters, item) * item.is_taken).sum()
 
     def _logs(self, parameters: dict[str, Tensor], item: Items) -> Float[Tensor, "H"]:
@@ -144,7 +144,7 @@ class TrajectoryAgent:
     ) -> Float[Tensor, "*H"]:
         head: Tensor = functional_call(self._network, parameters, (observation,))
         if self.is_discrete:
-            # Behind a trajectory's end there is no action, which has probability one.
+            # After the end of a trajectory the action is all zeros; its probability is set to 1.
             return ((self._chances(head) * action).sum(dim=-1) + 1 - action.sum(dim=-1)).log()
         scaled = (action - head) / self.config.standard_deviation
         constant = math.log(self.config.standard_deviation * math.sqrt(2 * math.pi))

@@ -1,4 +1,4 @@
-"""Where the hot loops run: compiled for the CPU, as tensor operations that a CUDA graph can capture, as GPU kernels."""
+"""Backends of the hot loops: compiled CPU loops, tensor operations that CUDA graphs can capture, and GPU kernels."""
 
 from aes_rl.backends.availability import has_kernels
 from aes_rl.backends.backend import AbstractBackend, Forms

@@ -1,4 +1,4 @@
-"""What a backend implements: rows, sum tree and placement, random numbers, screening. Nothing of any rule."""
+"""The interface of a backend: rows, sum tree and placement, random numbers, validation. Independent of any rule."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -15,40 +15,40 @@ from aes_rl.types import AnyArray, BackendName, Counter, Draw, Transition
 
 @dataclass(frozen=True)
 class Forms:
-    """One function of a rule in the forms that backends can run. All forms agree.
+    """The implementations of one function of a rule for the different backends. All give the same results.
 
-    Forms that need Numba or Triton are named as `module:function` and imported only where they run.
+    Implementations that need Numba or Triton are given as `module:function` and imported only when they are used.
     """
 
     tensors: Callable[..., Tensor]
-    """Tensor operations, which a CUDA graph can capture: the specification of the others."""
+    """Tensor operations, which a CUDA graph can capture: the reference implementation."""
     loops: str = ""
-    """A compiled CPU loop, which takes NumPy arrays."""
+    """Compiled CPU loop, which takes NumPy arrays."""
     kernels: str = ""
     """GPU kernels."""
 
 
 class AbstractBackend(ABC, Generic[AnyArray]):
-    """Functions of arrays without state. All backends agree: integers exactly, floats to rounding."""
+    """Stateless functions of arrays. All backends agree: integers exactly, floats up to rounding."""
 
     name: BackendName
     device: torch.device
 
     @abstractmethod
     def counter(self) -> Counter:
-        """A clock at zero: a plain number, or a tensor where captured code has to move it."""
+        """A counter at zero: an int, or a tensor where captured CUDA graphs must increment it."""
 
     @abstractmethod
     def zeros(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-        """Zeros for large data that is read at random."""
+        """Zeros, for large arrays with random access."""
 
     @abstractmethod
     def view(self, tensor: Tensor) -> AnyArray:
-        """The same memory in the form that this backend's loops take."""
+        """The same memory in the array type of this backend."""
 
     @abstractmethod
     def form(self, forms: Forms) -> Callable[..., Tensor]:
-        """The form of a rule's function that this backend runs."""
+        """The implementation of a rule's function for this backend."""
 
     @abstractmethod
     def uniform(self, keys: AnyArray, counter: Counter, count: int) -> AnyArray:
@@ -58,16 +58,16 @@ class AbstractBackend(ABC, Generic[AnyArray]):
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[AnyArray, bool | Bool[Tensor, "P"]]:
         """One row per member: observation, action, next observation, reward, terminated; and whether they are finite.
 
-        The answer is one for all members on the host, and one per member on a device.
+        On the CPU that is one bool for all members, on a GPU one per member.
         """
 
     @abstractmethod
     def write_rows(self, rows: AnyArray, slots: AnyArray, packed: AnyArray) -> None:
-        """Put one packed row of every member into its slot."""
+        """Write one packed row per member into its slot."""
 
     @abstractmethod
     def read_rows(self, rows: AnyArray, slots: AnyArray) -> Float[Tensor, "P B D"]:
-        """The rows in some slots, copied out."""
+        """A copy of the rows in the given slots."""
 
     @abstractmethod
     def inverse_probabilities(self, probabilities: AnyArray, size: Counter, dtype: torch.dtype) -> Float[Tensor, "p B"]:
@@ -77,7 +77,7 @@ class AbstractBackend(ABC, Generic[AnyArray]):
     def distribution(
         self, floors: Sequence[float], overwrites: Sequence[Overwrite], capacity: int
     ) -> AbstractDistribution[AnyArray]:
-        """Sum tree, floor and placement of some members."""
+        """The distribution over the slots of the members."""
 
     @abstractmethod
     def screen(
@@ -87,13 +87,13 @@ class AbstractBackend(ABC, Generic[AnyArray]):
         distribution: AbstractDistribution[AnyArray],
         fault: Bool[Tensor, "P"],
     ) -> tuple[int | None, AnyArray, bool]:
-        """Look at the values of a report, each with the lowest that it may have.
+        """Validate the signals of a report, each of which comes with its lowest valid value.
 
-        Where the host can see them: the number of the first that is not finite and at least that, if there is one.
-        Elsewhere such values count for nothing, and `fault` says which members sent one. Then: which draws count, and
-        whether it is known that all of them do.
+        Returns the index of the first signal with a value that is not finite or too low, or None; which draws count;
+        and whether all of them are known to. On a GPU the index is always None: invalid values do not count, and
+        `fault` is set for their members.
         """
 
     @abstractmethod
     def sound(self, values: Float[Tensor, "P n"], lowest: float) -> bool | Bool[Tensor, "P n"]:
-        """Whether values are finite and at least `lowest`: all of them on the host, each of them on a device."""
+        """Whether values are finite and at least `lowest`: one bool on the CPU, one per value on a GPU."""

@@ -1,4 +1,4 @@
-"""The distribution over live slots that every rule shares: masses, floor, clock, and where the next transition goes."""
+"""The distribution over live slots, common to all rules: masses, floor, insertion clock, and placement."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, Literal, get_args
@@ -10,7 +10,7 @@ from aes_rl.backends.sum_tree import AbstractSumTree
 from aes_rl.types import AnyArray, Counter, Draw
 
 Overwrite = Literal["adaptive", "uniform", "fifo"]
-"""Which slot is overwritten when the buffer is full: by 1 − p, any with the same probability, or the oldest."""
+"""Which slot is overwritten when the buffer is full: one drawn in proportion to 1 − p, a uniform one, or the oldest."""
 OVERWRITES: tuple[Overwrite, ...] = get_args(Overwrite)
 
 
@@ -24,38 +24,39 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
     floor: Float[Tensor, "P 1"]
     """κ of each member."""
     stamps: Int[Tensor, "P N"]
-    """The insertion that last wrote each slot, counted from 1. Int32 lasts for two billion of them."""
+    """The insertion that last wrote each slot, counted from 1; int32 is enough for two billion."""
     clock: Counter
-    """Insertions so far."""
+    """Number of insertions per member so far."""
     fault: Bool[Tensor, "P"]
-    """Members whose rule gave a mass that is not finite and positive, where that could not raise at once."""
+    """Members whose rule returned a mass that is not finite and positive, on backends that cannot raise immediately."""
 
     @property
     @abstractmethod
     def size(self) -> Counter:
-        """Live slots of each member."""
+        """Number of live slots per member."""
 
     @abstractmethod
     def place(self, uniforms: AnyArray) -> AnyArray:
-        """Distinct slots [P, K] for K new transitions of every member; stamps them and moves the clock.
+        """Choose distinct slots [P, K] for K new transitions per member, stamp them and advance the clock.
 
-        Of the uniforms [P, 2K] the first K say which slot to keep, the others which of the rest to overwrite. While
-        there is room, slots are appended. Then `adaptive` draws one slot from p to keep and overwrites a uniform one of
-        the others, which is exactly (1 − p)/(N − 1). The caller writes the masses of the new slots.
+        Until the buffer is full, slots are appended. Then `adaptive` draws one slot from p to keep and overwrites a
+        uniform one of the others, so that a slot is overwritten with probability (1 − p)/(N − 1) exactly. Of the
+        uniforms [P, 2K], the first K draw the slots to keep, the others the slots to overwrite. The caller writes the
+        new masses.
         """
 
     @abstractmethod
     def write(
         self, members: slice, slots: AnyArray, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
     ) -> None:
-        """Set the masses of some live slots, where `kept`. One that is not finite and positive never gets in.
+        """Set the masses of live slots, where `kept` is true. Masses that are not finite and positive are rejected.
 
-        It raises at once where the host sees it; elsewhere the slot keeps its mass and `fault` is set.
+        On the CPU they raise immediately. On a GPU the slot keeps its old mass and `fault` is set.
         """
 
     @abstractmethod
     def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
-        """Set the masses of all live slots, the first of those given, in the same way."""
+        """Set the masses of all live slots, which are the first of those given; validates them as `write` does."""
 
     @abstractmethod
     def draw(self, uniforms: AnyArray) -> Draw:
@@ -63,18 +64,18 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
 
     @abstractmethod
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
-        """Whether each drawn slot still holds the transition that was drawn; None where all are known to."""
+        """Whether each drawn slot still holds the transition that was drawn; None if all are known to."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """Everything that changes over time."""
+        """All tensors that change over time."""
 
     @abstractmethod
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        """Copy a saved state in place and resum the tree."""
+        """Copy a saved state in place and recompute the sums of the tree."""
 
     def probabilities(self) -> Float[Tensor, "P n"]:
-        """p(i) of every live slot. Reads the size on the host."""
+        """The probability p(i) of every live slot. Synchronizes with the device."""
         size = int(self.size)
         masses = self.tree.masses[:, :size]
         return (1 - self.floor) * masses / self.tree.totals + self.floor / size

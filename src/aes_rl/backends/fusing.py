@@ -1,4 +1,4 @@
-"""Sequences of small tensor operations as one or two kernels, by torch.compile, on NVIDIA GPUs."""
+"""Fusion of small tensor operations into one or two kernels on NVIDIA GPUs, with torch.compile."""
 
 from collections.abc import Callable
 from functools import cache, wraps
@@ -13,11 +13,11 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 _BACKEND = "inductor"
 _MOST_SHAPES = 1000
-"""Compiled forms of one function in a process: a study trains many populations, each with shapes of its own."""
+"""Maximum number of compiled versions per function: a study trains many populations with different shapes."""
 
 
 def fused(function: Callable[Arguments, Result]) -> Callable[Arguments, Result]:
-    """A function of tensors that changes none of them. On the CPU it is called as it is: its own twin."""
+    """Compile a pure function of tensors on NVIDIA GPUs. On the CPU it is called unchanged, as the reference."""
 
     @wraps(function)
     def call(*arguments: Arguments.args, **options: Arguments.kwargs) -> Result:
@@ -35,8 +35,8 @@ def _compiled(function: Callable[Arguments, Result]) -> Callable[Arguments, Resu
         from torch._dynamo import config as tracing
         from torch._inductor import config as generation
 
-        # One process compiles: a pool of them would take the cores from the environments for seconds after the start.
-        # Deterministic: else sums are ordered in the way that was fastest when timed, and a run may not be had again.
+        # One compile thread: a pool of worker processes would compete with the environments for cores.
+        # Deterministic: autotuning would choose the order of sums by timing, and runs would not be reproducible.
         with (
             generation.patch(compile_threads=1, deterministic=True),
             tracing.patch(recompile_limit=_MOST_SHAPES, accumulated_recompile_limit=_MOST_SHAPES),

@@ -1,4 +1,4 @@
-"""A second CUDA stream for small kernels, which leave a GPU half idle."""
+"""A second CUDA stream for small kernels, which do not fill a GPU on their own."""
 
 from types import TracebackType
 
@@ -6,11 +6,11 @@ import torch
 
 
 class SideStream:
-    """Runs work whose results are not needed before `join`; on the CPU the work is done at once.
+    """Runs work whose results are not needed before `join`; on the CPU the work runs immediately.
 
-    `with side_stream:` starts after everything before it, and a second one before `join` continues where the first
-    ended. Keep what the work reads until `join`, and read its results only after that: memory that is freed in between
-    may be reused.
+    Work in `with side_stream:` waits for everything before it. A second block before `join` runs after the first. Keep
+    references to the inputs until `join`, and read the results only after it: memory that is freed in between may be
+    reused.
     """
 
     def __init__(self, device: torch.device):
@@ -33,7 +33,7 @@ class SideStream:
             self._inner.__exit__(kind, error, trace)
 
     def join(self) -> None:
-        """Make what follows wait for the work."""
+        """Make the current stream wait for the work."""
         if self._stream is not None:
             torch.cuda.current_stream().wait_stream(self._stream)
             self._is_joined = True

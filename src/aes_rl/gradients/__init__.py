@@ -1,4 +1,4 @@
-"""Per-sample gradient norms: taps on the update's own backward, and the slow exact twin."""
+"""Per-sample gradient norms: taps on the backward pass of the update, and a slow exact reference."""
 
 from aes_rl.gradients.taps import Taps, squared_norms
 

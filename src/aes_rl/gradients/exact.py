@@ -1,4 +1,4 @@
-"""The slow, exact way to per-sample gradient norms: one gradient a sample, by `torch.func`. Any layer, any network."""
+"""Slow, exact per-sample gradient norms for any network: one gradient per sample, with `torch.func`."""
 
 from collections.abc import Callable, Mapping
 
@@ -22,9 +22,9 @@ def squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samples: Tensor
 
 
 def population_squared_norms(loss: Loss, parameters: Mapping[str, Tensor], *samples: Tensor) -> Float[Tensor, "P B"]:
-    """The same for P members at once: `loss(parameters, *sample)` is [P], parameters and samples [P, …], [P, B, …].
+    """As `squared_norms`, for P members: the loss is [P], the parameters are [P, …] and the samples [P, B, …].
 
-    A member's loss must depend on its own parameters alone, as it does in population layers.
+    The loss of a member must depend on its own parameters only, as in population layers.
     """
     fixed = {name: value.detach() for name, value in parameters.items()}
 

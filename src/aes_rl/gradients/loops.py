@@ -1,4 +1,4 @@
-"""Norms of linear layers as a compiled CPU loop; the twin is in `norms`."""
+"""Norms of linear layers as a compiled CPU loop; the reference implementation is in `norms`."""
 
 from numba import njit
 

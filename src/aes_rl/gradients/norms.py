@@ -1,7 +1,7 @@
-"""Closed forms: the squared norm of one sample's gradient, layer by layer, from quantities the update has anyway.
+"""Closed forms of the squared per-sample gradient norm of a layer, from quantities that the update computes anyway.
 
-For a layer whose parameters see one sample through an input a and an output z, the sample's parameter gradient is an
-outer product, and its squared norm needs only a and ∂L/∂z.
+For a layer with input a and output z per sample, the sample's weight gradient is an outer product, so its squared norm
+needs only a and ∂L/∂z.
 """
 
 from collections.abc import Callable
@@ -17,13 +17,13 @@ from torch.nn.functional import layer_norm
 
 from aes_rl.layers import PopulationLayerNorm, PopulationLinear
 
-_HAS_NUMBA = find_spec("numba") is not None  # a machine with a GPU may do without it
+_HAS_NUMBA = find_spec("numba") is not None  # optional on machines with a GPU
 ClosedForm = Callable[[Tensor, Tensor], Tensor]
-"""From a layer's inputs and the gradient at its outputs to one number a sample, [..., B]."""
+"""Maps a layer's inputs and the gradient of its outputs to one squared norm per sample, [..., B]."""
 
 
 def linear(layer: nn.Module) -> ClosedForm | None:
-    """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, each where it is trained now."""
+    """‖∂L/∂W‖² = ‖a‖²·‖∂L/∂z‖² for the weight and ‖∂L/∂z‖² for the bias, for those that are trained now."""
     weight, bias = layer.weight, layer.bias
     return _LINEAR[isinstance(weight, Tensor) and weight.requires_grad, isinstance(bias, Tensor) and bias.requires_grad]
 
@@ -34,11 +34,11 @@ def linear_norms(
     has_weight: bool = True,
     has_bias: bool = True,
 ) -> Float[Tensor, "*batch"]:
-    """What `linear` says, of a layer that trains those parameters."""
+    """The squared norms of `linear`, for a layer that trains the weight, the bias, or both."""
     is_on_cpu = inputs.is_cpu and inputs.dtype in (torch.float32, torch.float64)
     if is_on_cpu and _HAS_NUMBA and not torch.compiler.is_compiling():
         return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
-    # A norm, then squared: one pass over the memory instead of two and no copy of it.
+    # Squaring the norm reads the memory once and makes no copy; summing squares would do both.
     share: Tensor = vector_norm(gradient, dim=-1).square()
     if not has_weight:
         return share if has_bias else torch.zeros_like(share)
@@ -50,7 +50,7 @@ _LINEAR: dict[tuple[bool, bool], ClosedForm | None] = {
     (has_weight, has_bias): partial(linear_norms, has_weight=has_weight, has_bias=has_bias)
     for has_weight, has_bias in ((True, True), (True, False), (False, True))
 } | {(False, False): None}
-"""`linear_norms` by what a layer trains, weight and bias."""
+"""`linear_norms` by whether a layer trains its weight and its bias."""
 
 
 def scaled_norms(
@@ -59,14 +59,14 @@ def scaled_norms(
     of_weight: Float[Tensor, "P in out"],
     of_bias: Float[Tensor, "P 1 out"],
 ) -> Float[Tensor, "P B"]:
-    """Σ_jk a_j² · (∂L/∂z_k)² · s_jk, and the same for the bias: norms in a metric that scales every parameter."""
+    """Σ_jk a_j² · (∂L/∂z_k)² · s_jk, plus the same for the bias: squared norms in a diagonal metric s."""
     return (torch.baddbmm(of_bias, inputs.square(), of_weight) * gradient.square()).sum(dim=-1)
 
 
 def _linear_norms_on_cpu(
     inputs: Float[Tensor, "*batch in"], gradient: Float[Tensor, "*batch out"], has_weight: bool, has_bias: bool
 ) -> Float[Tensor, "*batch"]:
-    """As one compiled loop: tensor operations cost more in calls than in arithmetic."""
+    """`linear_norms` as one compiled loop, because the call overhead of tensor operations exceeds the arithmetic."""
     kernel = _kernel()
     if inputs.dim() == 2:
         share = np.empty(len(inputs), inputs.numpy().dtype)
@@ -87,7 +87,7 @@ def _kernel() -> Callable[..., None]:
 
 
 def normalisation(layer: nn.Module) -> ClosedForm | None:
-    """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed where they are trained now."""
+    """∂L/∂scale_j = x̂_j · ∂L/∂z_j and ∂L/∂shift_j = ∂L/∂z_j, squared and summed over those trained now."""
     assert isinstance(layer, nn.LayerNorm | PopulationLayerNorm)
     shape = layer.normalized_shape if isinstance(layer, nn.LayerNorm) else (layer.features,)
     has_weight = isinstance(layer.weight, Tensor) and layer.weight.requires_grad
@@ -117,4 +117,4 @@ CLOSED_FORMS: dict[type[nn.Module], Callable[[nn.Module], ClosedForm | None]] = 
     nn.LayerNorm: normalisation,
     PopulationLayerNorm: normalisation,
 }
-"""Layers whose norms have a closed form; subclasses may compute something else and do not count."""
+"""Layers whose norms have a closed form. Subclasses are not included: they may compute something else."""

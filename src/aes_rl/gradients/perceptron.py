@@ -1,8 +1,8 @@
-"""A perceptron of K members as one step of the backward pass, which yields per-sample norms with the gradients.
+"""Multilayer perceptrons of K members as one autograd function, which computes per-sample norms with the gradients.
 
-`Taps` reads the norms of any network, by a call into Python for every layer. In the reference agents those calls would
-cost more than the norms, so their networks are one autograd function each, and it writes the parameters' gradients
-where the optimiser reads them.
+`Taps` works with any network, at the cost of one Python call per layer. In the reference agents these calls would cost
+more than the norms. Their networks are therefore one autograd function each, which writes the parameter gradients
+directly into the memory that the optimiser reads.
 """
 
 from collections.abc import Sequence
@@ -20,10 +20,10 @@ from aes_rl.layers import PopulationLinear
 
 
 class Perceptron(nn.Module):
-    """Linear layers with ReLU between them; the last is linear. Further inputs may join before one of the layers."""
+    """Linear layers with ReLU between them. Additional inputs may enter at one of the layers."""
 
     def __init__(self, members: int, sizes: Sequence[int], late_size: int = 0, late_layer: int = 1):
-        """`sizes` from the inputs to the outputs; the `late_size` further inputs enter layer `late_layer`, from 0."""
+        """`sizes` are the widths from input to output; `late_size` more inputs enter layer `late_layer` (from 0)."""
         super().__init__()
         late_sizes = [late_size if number == late_layer else 0 for number in range(len(sizes) - 1)]
         layers = [
@@ -33,7 +33,7 @@ class Perceptron(nn.Module):
         self.layers = nn.ModuleList(layers)
         self.late_layer = late_layer
         self.metric: list[tuple[Tensor, Tensor]] | None = None
-        """What the squares of every layer's gradients are multiplied by in the norms, if they are not Euclidean."""
+        """Diagonal metric of the norms: factors of the squared weight and bias gradients per layer; None: Euclidean."""
         self.requires_grad_(False)
         self.weights = [layer.weight for layer in layers]
         self.biases = [layer.bias for layer in layers if layer.bias is not None]
@@ -45,11 +45,11 @@ class Perceptron(nn.Module):
         tap: Float[Tensor, "K B"] | None = None,
         norm_members: slice | None = None,
     ) -> Float[Tensor, "K B out"]:
-        """The last layer's output. K may be a multiple of P: neighbouring members then share their inputs.
+        """The output of the last layer. K may be a multiple of P: consecutive copies then share their inputs.
 
-        Without a tap, autograd differentiates it with respect to its inputs alone. A `tap` is a leaf: differentiating
-        with respect to it sets every parameter's `grad`, which must exist, and gives the squared norm of each sample's
-        gradient of the differentiated loss, for `norm_members` of the P members, and zeros for the others.
+        Without a tap, autograd differentiates the output with respect to the inputs only. A `tap` is a leaf tensor.
+        Differentiating a loss with respect to it writes every parameter's `grad`, which must be allocated, and returns
+        the squared norm of each sample's gradient for `norm_members` of the P members, zeros for the others.
         """
         can_fuse = inputs.dtype == torch.float32 and len(self.weights) <= _MOST_FUSED and self.metric is None
         kind = _FusedPass if can_fuse and has_kernels(inputs) else _Pass
@@ -58,7 +58,7 @@ class Perceptron(nn.Module):
 
 
 _MOST_FUSED = 4
-"""Layers that the kernel of the norms takes."""
+"""Maximum number of layers that the kernel for the norms supports."""
 
 
 class _Pass(torch.autograd.Function):
@@ -120,7 +120,7 @@ class _Pass(torch.autograd.Function):
 
 
 class _FusedPass(torch.autograd.Function):
-    """The same as kernels of our own. Hidden layers lie side by side in one tensor, and so do their gradients."""
+    """As `_Pass`, with Triton kernels. All hidden layers are parts of one tensor, and so are their gradients."""
 
     @staticmethod
     def forward(
@@ -186,7 +186,7 @@ class _FusedPass(torch.autograd.Function):
 
 
 def _copies(members: slice | None, inputs: Tensor, share: int) -> slice | None:
-    """The copies of a network that belong to some of the members."""
+    """The slice of network copies that belong to a slice of members."""
     if members is None:
         return None
     start, stop, _ = members.indices(len(inputs))
@@ -194,7 +194,7 @@ def _copies(members: slice | None, inputs: Tensor, share: int) -> slice | None:
 
 
 def _shared(gradient: Tensor | None, share: int) -> Tensor | None:
-    """The gradient of inputs that `share` neighbouring members share."""
+    """The gradient of inputs, summed over the `share` consecutive copies that read them."""
     if gradient is None or share == 1:
         return gradient
     return gradient.view(-1, share, *gradient.shape[1:]).sum(dim=1)

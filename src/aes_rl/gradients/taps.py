@@ -1,9 +1,9 @@
-"""Per-sample gradient norms as a by-product of the update's own backward pass.
+"""Per-sample gradient norms as a by-product of the backward pass of the update.
 
-A tap is a leaf, one number a sample. While a `Taps` is recording, the gradient that reaches a layer's output during the
-ordinary backward adds the layer's share of the sample's squared gradient norm to the tap's gradient. After the backward
-that is the squared norm of each sample's gradient of the loss that was differentiated. `squared_norms` turns it into
-d(i) of S2.
+A tap is a leaf tensor with one number per sample. While a `Taps` records, every layer adds its part of the sample's
+squared gradient norm to the tap's gradient when the backward pass reaches its output. After the backward pass, the
+tap's gradient is the squared norm of each sample's gradient of the differentiated loss. `squared_norms` converts it to
+d(i), which samplers need; see docs/gradients.md.
 """
 
 from collections.abc import Iterator
@@ -22,9 +22,9 @@ Reduction = Literal["mean", "sum"]
 
 
 class Taps:
-    """Reads the per-sample gradient norms of one network. Parameter gradients are bitwise those without it.
+    """Computes the per-sample gradient norms of one network. Parameter gradients are bitwise unchanged.
 
-    Use it around the forward pass, then differentiate as ever:
+    Record the forward pass, then differentiate as usual:
 
         taps = Taps(critic)
         tap = taps.tap((batch_size,))
@@ -33,14 +33,14 @@ class Taps:
         loss.backward()
         d = squared_norms(tap.grad, weights)
 
-    Forward passes outside `recording`, such as the critic's inside the actor's loss, cost and count nothing.
+    Forward passes outside `recording`, such as that of the critic in the actor's loss, are ignored and cost nothing.
     """
 
     def __init__(self, network: nn.Module, is_functional: bool = False):
-        """Attach to every layer with parameters; raises on the first that has no closed form.
+        """Attach to every layer with trained parameters; raise on the first that has no closed form.
 
-        A functional network is called with parameters put into it for the call, several sets of them in one pass;
-        their norms add up.
+        `is_functional` means that the network is called with substituted parameters, possibly with several sets of them
+        in one pass. Their squared norms are then summed.
         """
         self._is_functional = is_functional
         self._seen: set[str] = set()
@@ -54,7 +54,7 @@ class Taps:
             if type(layer) not in CLOSED_FORMS:
                 raise TypeError(
                     f"layer {name!r} is a {type(layer).__name__}, whose per-sample gradient norm has no closed form "
-                    f"here; there is one for {', '.join(kind.__name__ for kind in CLOSED_FORMS)}. "
+                    f"here; supported are {', '.join(kind.__name__ for kind in CLOSED_FORMS)}. "
                     "Use aes_rl.gradients.exact.squared_norms, or freeze the layer"
                 )
             if any(own not in ("weight", "bias") for own, _ in layer.named_parameters(recurse=False)):
@@ -65,23 +65,23 @@ class Taps:
             for parameter in trained:
                 if parameter in owners:
                     raise TypeError(
-                        f"layers {owners[parameter]!r} and {name!r} share a parameter, so their norms do not add up; "
+                        f"layers {owners[parameter]!r} and {name!r} share a parameter, so their norms cannot be added; "
                         "use aes_rl.gradients.exact.squared_norms"
                     )
                 owners[parameter] = name
             layers.append((name, layer))
         if not owners:
-            raise ValueError("the network has no trained parameter to tap")
+            raise ValueError("the network has no trained parameter; set requires_grad on those to tap")
         self._example = next(iter(owners))
         self._handles = [layer.register_forward_hook(self._hook(name, layer)) for name, layer in layers]
 
     def tap(self, batch_shape: tuple[int, ...]) -> Tensor:
-        """A leaf of zeros, one number a sample: [B], or [P, B] for population layers. One for every forward pass."""
+        """A leaf of zeros, one per sample: [B], or [P, B] for population layers. Use a new one per forward pass."""
         return torch.zeros(batch_shape, dtype=self._example.dtype, device=self._example.device, requires_grad=True)
 
     @contextmanager
     def recording(self, tap: Tensor) -> Iterator[None]:
-        """Connect the forward passes inside to a tap."""
+        """Record the forward passes in this context into a tap."""
         self.connect(tap)
         try:
             yield
@@ -89,16 +89,16 @@ class Taps:
             self.disconnect()
 
     def connect(self, tap: Tensor) -> None:
-        """Connect the forward passes from now on to a tap; `recording` is the safer way where it can be used."""
+        """Record all forward passes from now on into a tap; prefer `recording`, which disconnects afterwards."""
         self._tap = tap
         self._seen = set()
 
     def disconnect(self) -> None:
-        """Leave the forward passes from now on alone."""
+        """Stop recording."""
         self._tap = None
 
     def remove(self) -> None:
-        """Take the hooks off again."""
+        """Remove the hooks from the network."""
         for handle in self._handles:
             handle.remove()
 
@@ -115,18 +115,18 @@ class Taps:
             if form is None:
                 return output
             if name in self._seen and not self._is_functional:
-                raise RuntimeError(f"layer {name!r} was called twice while recording; its two gradients would mix")
+                raise RuntimeError(f"layer {name!r} was called twice while recording; use one tap for each pass")
             rank = self._tap.dim() + ranks
             if inputs.dim() != rank or inputs.shape[: rank - ranks] != self._tap.shape:
                 raise ValueError(
-                    f"layer {name!r} was fed {tuple(inputs.shape)} while a batch of {tuple(self._tap.shape)} was "
-                    "recorded; per-sample norms need one row a sample and no further axes"
+                    f"layer {name!r} got inputs of shape {tuple(inputs.shape)} for a tap of shape "
+                    f"{tuple(self._tap.shape)}; per-sample norms need one row per sample and no further axes"
                 )
             self._seen.add(name)
             if torch.compiler.is_compiling():
                 tapped: Tensor = _Identity.apply(output, self._tap, inputs, form)  # type: ignore[no-untyped-call]
                 return tapped
-            if output._is_view():  # an operation in place would take it out of the graph, and the hook with it
+            if output._is_view():  # an in-place operation on a view would drop the hook
                 output = output.clone()
             output.register_hook(partial(_pay, self._tap, inputs.detach(), form))  # type: ignore[no-untyped-call]
             return output
@@ -135,15 +135,15 @@ class Taps:
 
 
 def _pay(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Tensor) -> None:
-    """Add a layer's share to the tap's gradient: a third of the cost of a call of `_Identity`."""
+    """Add a layer's squared norms to the tap's gradient, at a third of the cost of `_Identity`."""
     if torch.is_grad_enabled():
-        raise RuntimeError("a recorded pass was differentiated with create_graph; norms need the loss's own backward")
+        raise RuntimeError("a recorded pass was differentiated with create_graph, which taps do not support; omit it")
     share = form(inputs, gradient).to(tap.dtype)
     tap.grad = share if tap.grad is None else tap.grad.add_(share)
 
 
 class _Identity(torch.autograd.Function):
-    """Returns its input, in place; in the backward pass also pays the tap the layer's share. The compiler's way."""
+    """The identity, whose backward pass also returns the layer's squared norms to the tap. Used by torch.compile."""
 
     @staticmethod
     def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, form: ClosedForm) -> Tensor:
@@ -162,10 +162,10 @@ class _Identity(torch.autograd.Function):
 def squared_norms(
     tapped: Float[Tensor, "*P B"], weights: Float[Tensor, "*P B"] | None = None, reduction: Reduction = "mean"
 ) -> Float[Tensor, "*P B"]:
-    """d(i) of S2, the squared norm of the unweighted gradient of one sample's own loss term.
+    """d(i): the squared gradient norm of each sample's own, unweighted loss term.
 
-    `tapped` is the tap's gradient under a loss that sums or averages (over B) each sample's term times its weight; the
-    weight and the average are undone here.
+    `tapped` is the gradient of the tap for a loss that is the sum or the mean (over B) of the weighted terms. The
+    weights and the mean are divided out here.
     """
     scale = float(tapped.shape[-1]) ** 2 if reduction == "mean" else 1.0
     return tapped * scale if weights is None else tapped * scale / weights.square()

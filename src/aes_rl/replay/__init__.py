@@ -1,4 +1,4 @@
-"""Stored experience: packed rows, and the buffer that joins them to a sampler."""
+"""Replay buffers: storage of transitions, and the buffer that combines it with a sampler."""
 
 from aes_rl.replay.replay import Replay, Sample
 from aes_rl.replay.storage import Batch, Storage

@@ -1,4 +1,4 @@
-"""Storage and sampler together: the buffer a learner talks to."""
+"""The replay buffer: storage and sampler combined."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ from aes_rl.types import BackendName, Counter, Draw, Signals, Transition, as_ten
 
 
 class Sample(NamedTuple):
-    """A batch with the draw it was read for and the weights its losses need."""
+    """A batch, the draw it was read for, and the importance weights for its losses."""
 
     batch: Batch
     draw: Draw
@@ -28,8 +28,8 @@ class Sample(NamedTuple):
 class Replay:
     """The replay buffers of P members: `add`, `sample`, `feedback`, `advance`.
 
-    A single agent is a population of one: `Replay([Adaptive()], seeds=[0], …)`. Which slot is drawn depends on the
-    member's seed and on how many draws and insertions came before, and on nothing else.
+    A single agent is a population of one: `Replay([Adaptive()], seeds=[0], …)`. The random numbers of a draw depend
+    only on the member's seed and on the number of earlier draws and insertions.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class Replay:
         dtype: torch.dtype = torch.float32,
         remembers_feedback: bool = False,
     ):
-        """Hold `capacity` transitions for each of the members, one sampler configuration and one seed a member.
+        """Create buffers of `capacity` transitions, with one sampler configuration and one seed per member.
 
-        `remembers_feedback` keeps the update of every slot's last report, so that its age can be measured.
+        `remembers_feedback` records the update of every slot's last report, so that feedback ages can be measured.
         """
         if len(samplers) != len(seeds):
-            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; give one of each a member")
+            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
         self.sampler = Sampler(
             samplers, capacity=capacity, total_updates=total_updates, device=device, backend=backend, dtype=dtype
         )
@@ -59,28 +59,28 @@ class Replay:
         self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._backend, dtype)
         self.streams = Streams(seeds, self._backend)
         self.draws = self._backend.counter()
-        """Draws made so far: the clock of the draw stream."""
+        """Number of draws so far: the counter of the draw stream."""
         self.ages = FeedbackAges(len(seeds), capacity, self._backend.device) if remembers_feedback else None
-        """How long ago each slot was reported on, where that is asked for."""
-        # The first insertion of each member that was not finite, where the backend cannot look at once; 0 for none.
+        """Feedback ages of all slots, if `remembers_feedback`."""
+        # First insertion of each member that was not finite, on backends that cannot raise immediately; 0 if none.
         self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._backend.device)
 
     def __len__(self) -> int:
-        """Live slots of each member."""
+        """Number of live slots per member."""
         return len(self.sampler)
 
     @property
     def insertions(self) -> Counter:
-        """Transitions every member has stored so far, those overwritten since included."""
+        """Number of transitions stored so far per member, including overwritten ones."""
         return self.sampler.distribution.clock
 
     @property
     def is_listening(self) -> bool:
-        """Whether feedback changes anything."""
+        """Whether feedback has any effect."""
         return bool(self.sampler.needs) or self.ages is not None
 
     def add(self, transition: Transition) -> None:
-        """Store one transition of every member."""
+        """Store one transition per member."""
         packed, finite = self.storage.pack(transition)
         if isinstance(finite, Tensor):
             self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
@@ -93,18 +93,18 @@ class Replay:
             self.ages.forget(as_tensor(slots))
 
     def sample(self, batch_size: int) -> Sample:
-        """Draw a batch for every member, with replacement."""
+        """Draw a batch per member, with replacement."""
         checks.count("batch_size", batch_size)
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
         self.draws += 1
         return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
 
     def read(self, slots: Int[Tensor, "P B"]) -> Batch:
-        """The transitions in some slots, whoever chose them."""
+        """The transitions in the given slots."""
         return self.storage.read(self._backend.view(slots.to(self.storage.rows.device)))
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
-        """Report what the update saw at the drawn slots."""
+        """Report the signals of the drawn slots to the sampler."""
         self.sampler.feedback(draw, signals)
         if self.ages is not None:
             self.ages.note(draw.slots, self.draws)
@@ -114,20 +114,20 @@ class Replay:
         self.sampler.advance(update_step)
 
     def check(self) -> None:
-        """Raise if a transition or a signal since the last check was not sound. Waits for the device.
+        """Raise if a transition or a signal since the last check was invalid. Synchronizes with the device.
 
-        On the `numba` backend such values raise at once and this finds nothing.
+        On the `numba` backend invalid values raise immediately, so this never raises.
         """
         if bool(self._fault.any()):
             member = int(self._fault.nonzero()[0])
             raise UserError(
                 f"{self.storage.first_fault(member)} of member {member} was not finite at insertion "
-                f"{int(self._fault[member])}; the buffer holds it now, go on from an earlier checkpoint"
+                f"{int(self._fault[member])}; the buffer now contains it: continue from an earlier checkpoint"
             )
         self.sampler.check()
 
     def state_dict(self) -> dict[str, Tensor]:
-        """Rows, sampler, clocks and seeds; no generator is among them. Copy it before going on: most are live."""
+        """Rows, sampler state, counters and seeds. Most are not copies: copy them before the replay changes again."""
         seeds = torch.tensor([as_int64(seed & (2**64 - 1)) for seed in self.streams.seeds])
         own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws), "seeds": seeds}
         if self.ages is not None:
@@ -135,11 +135,11 @@ class Replay:
         return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
 
     def slot_entries(self) -> frozenset[str]:
-        """The entries of the state that hold something of every slot, [P, N, …]."""
+        """Names of the state entries with one value per slot, [P, N, …]."""
         return frozenset({"rows", "heard", *(f"sampler.{name}" for name in self.sampler.slot_entries())})
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a saved state: the next samples are the ones the saved replay would have given."""
+        """Continue from a saved state: the next samples are those that the saved replay would have drawn."""
         own = self.state_dict()
         checks.same_layout("replay", own, state)
         if not torch.equal(state["seeds"].cpu(), own["seeds"]):

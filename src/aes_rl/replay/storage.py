@@ -1,4 +1,4 @@
-"""Where transitions live: one packed row a slot, so that reading a transition is one contiguous read."""
+"""Storage of transitions: one packed row per slot, so that reading a transition is one contiguous read."""
 
 from functools import cached_property
 
@@ -12,7 +12,7 @@ from aes_rl.types import Array, Transition
 
 
 class Batch:
-    """The transitions read for a draw: views into packed rows, made only when asked for."""
+    """The transitions read for a draw: views into packed rows, created on first access."""
 
     def __init__(self, rows: Float[Tensor, "P B D"], observation_size: int, action_size: int):
         self.rows = rows
@@ -21,32 +21,32 @@ class Batch:
 
     @cached_property
     def observation(self) -> Float[Tensor, "P B O"]:
-        """What the agent saw."""
+        """The observations."""
         return self.rows[..., : self._observation_size]
 
     @cached_property
     def action(self) -> Float[Tensor, "P B A"]:
-        """What it did."""
+        """The actions."""
         return self.rows[..., self._observation_size : self._observation_size + self._action_size]
 
     @cached_property
     def next_observation(self) -> Float[Tensor, "P B O"]:
-        """What it saw next."""
+        """The next observations."""
         return self.rows[..., self._observation_size + self._action_size : -2]
 
     @cached_property
     def reward(self) -> Float[Tensor, "P B"]:
-        """What it was given."""
+        """The rewards."""
         return self.rows[..., -2]
 
     @cached_property
     def terminated(self) -> Float[Tensor, "P B"]:
-        """1 where the task ended there, 0 elsewhere; a time limit is no end."""
+        """1 where the transition ended in a terminal state, 0 elsewhere; truncation by a time limit is 0."""
         return self.rows[..., -1]
 
 
 class Storage:
-    """N preallocated rows a member. It writes and reads slots and knows nothing of how they were chosen."""
+    """N preallocated rows per member. It reads and writes slots; the sampler chooses them."""
 
     def __init__(
         self,
@@ -69,32 +69,32 @@ class Storage:
         self._shapes = (observations, actions, (members,), observations, (members,))
 
     def pack(self, transition: Transition) -> tuple[Array, bool | Bool[Tensor, "P"]]:
-        """One row a member, and whether it is finite; raises on a field of the wrong shape."""
+        """One packed row per member, and whether the rows are finite. Raises on a field of the wrong shape."""
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
             try:
                 has_shape, has_gradient = field.shape == shape, field.requires_grad
             except AttributeError:
-                raise TypeError(f"{name} is a {type(field).__name__}; give tensors, as by torch.from_numpy") from None
+                raise TypeError(f"{name} is a {type(field).__name__}; pass a tensor, as by torch.from_numpy") from None
             if not has_shape:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
             if has_gradient:
-                raise ValueError(f"{name} is part of a gradient computation; detach it before storing it")
+                raise ValueError(f"{name} requires grad; detach it before storing it")
         return self._backend.pack(transition, self.rows.dtype)
 
     def first_fault(self, member: int) -> str:
-        """The name of a field that is not finite in one of a member's rows."""
+        """The name of the first field that is not finite in a row of a member."""
         columns = (~self.rows[member].isfinite()).any(dim=0)
         sizes = [self._observation_size, self._action_size, self._observation_size, 1, 1]
         names = ("observation", "action", "next_observation", "reward", "terminated")
         for name, part in zip(names, torch.split(columns, sizes), strict=True):
             if bool(part.any()):
                 return name
-        return "a field since overwritten"
+        return "a field that was overwritten since"
 
     def write(self, slots: Array, packed: Array) -> None:
-        """Put one packed row into a slot of every member."""
+        """Write one packed row per member into its slot."""
         self._backend.write_rows(self._view, slots, packed)
 
     def read(self, slots: Array) -> Batch:
-        """The transitions in some slots, copied out."""
+        """A copy of the transitions in the given slots."""
         return Batch(self._backend.read_rows(self._view, slots), self._observation_size, self._action_size)

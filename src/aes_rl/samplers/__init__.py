@@ -1,4 +1,4 @@
-"""Which stored experience to replay: the samplers and what they share."""
+"""Samplers: rules that choose which stored transitions to replay."""
 
 from aes_rl.samplers.adaptive import Adaptive
 from aes_rl.samplers.full_information import FullInformation

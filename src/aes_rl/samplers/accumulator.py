@@ -1,4 +1,4 @@
-"""The running sums w(i) behind every form of adaptive experience selection, and the masses made of them."""
+"""The running sums w(i) that all variants of adaptive experience selection share, and the masses computed from them."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -10,7 +10,7 @@ from aes_rl.types import Report
 
 
 class Accumulator:
-    """w(i) of a slice of members, float64, and the masses √(w(i) + ν)."""
+    """The sums w(i) of a slice of members, in float64, and the masses √(w(i) + ν)."""
 
     def __init__(self, setting: Setting, nu: float):
         backend = setting.backend
@@ -21,7 +21,7 @@ class Accumulator:
         self._accumulate, self._clear = backend.form(_ACCUMULATE), backend.form(_CLEAR)
 
     def add(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-        """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too; the masses of the drawn slots."""
+        """Add d(i)/p(i) to w(i) for every draw, including repeated ones; return the masses of the drawn slots."""
         sums, nu = self._views
         draw = report.draw
         return self._accumulate(
@@ -29,16 +29,16 @@ class Accumulator:
         )
 
     def clear(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        """w(i) ← 0 of slots just written; their masses."""
+        """Set w(i) to 0 for slots just written; return their masses."""
         sums, nu = self._views
         return self._clear(sums, slots, nu)
 
     def fade(self, share: float) -> None:
-        """Keep a share ϱ of every sum, w ← ϱ·w; hard forgetting at ϱ = 0."""
+        """Multiply every sum by ϱ (`share`); ϱ = 0 is hard forgetting."""
         self.sums *= share
 
     def follow_the_mean(self, live: Int[Tensor, "1"], share: float) -> None:
-        """Set ν to a share of the mean of the sums over the live slots, where it is not zero."""
+        """Set ν to `share` times the mean of the sums over the live slots; keep ν where that is zero."""
         mean = share * self.sums.sum(dim=1, keepdim=True) / live.clamp(min=1)
         self.nu.copy_(torch.where(mean > 0, mean, self.nu))
 
@@ -59,13 +59,13 @@ def _accumulated(
     is_current: Bool[Tensor, "p B"],
     nu: Float[Tensor, "p 1"],
 ) -> Float[Tensor, "p B"]:
-    """w(i) ← w(i) + d(i)/p(i) for every draw, repeated ones too; the masses √(w(i) + ν) of the drawn slots."""
+    """Add d(i)/p(i) to w(i) for every draw, including repeated ones; return the masses √(w(i) + ν)."""
     sums.scatter_add_(1, slots, torch.where(is_current, squared_norms, 0) / probabilities)
     return (sums.gather(1, slots) + nu).sqrt()
 
 
 def _cleared(sums: Float[Tensor, "p N"], slots: Int[Tensor, "p K"], nu: Float[Tensor, "p 1"]) -> Float[Tensor, "p K"]:
-    """w(i) ← 0 of slots just written; their masses √ν."""
+    """Set w(i) to 0 for slots just written; return their masses √ν."""
     sums.scatter_(1, slots, 0.0)
     return nu.sqrt().expand(slots.shape).contiguous()
 

@@ -1,4 +1,4 @@
-"""The sums of adaptive experience selection as GPU kernels; the twins are in `accumulator`."""
+"""The sums of adaptive experience selection as GPU kernels; the reference implementation is in `accumulator`."""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import torch
@@ -16,7 +16,7 @@ def accumulate(
     is_current: Bool[Tensor, "p B"],
     nu: Float[Tensor, "p 1"],
 ) -> Float[Tensor, "p B"]:
-    """Add d(i)/p(i) for every draw; the masses of the drawn slots. Two kernels."""
+    """Add d(i)/p(i) for every draw; return the masses of the drawn slots. Launches two kernels."""
     squared_norms = torch.where(is_current, squared_norms, 0)
     slots, probabilities, squared_norms = slots.contiguous(), probabilities.contiguous(), squared_norms.contiguous()
     totals, masses = torch.empty_like(probabilities), torch.empty_like(probabilities)
@@ -31,7 +31,7 @@ def accumulate(
 
 @triton.jit
 def _scatter(sums, stride, slots, totals, count, BLOCK: tl.constexpr):
-    """Put the totals of one member's slots where they belong; of a slot named twice they are the same."""
+    """Store the new sums of one member's slots; all repetitions of a slot have the same sum."""
     member = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < count
@@ -42,9 +42,9 @@ def _scatter(sums, stride, slots, totals, count, BLOCK: tl.constexpr):
 
 @triton.jit
 def _accumulate(sums, stride, slots, probabilities, squared_norms, totals, masses, nu, count, BLOCK: tl.constexpr):
-    """One draw's slot per program: its sum with what all draws of that slot add, and the mass of that.
+    """One draw per program: the slot's new sum, over all draws of that slot, and its mass.
 
-    Nothing is added in place: repeated draws would race, and their order would change the last bits.
+    Nothing is added in place: repeated draws would race, and their order would change the rounding.
     """
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, BLOCK)

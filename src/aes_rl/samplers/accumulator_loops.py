@@ -1,4 +1,4 @@
-"""The sums of adaptive experience selection as compiled CPU loops; the twins are in `accumulator`."""
+"""The sums of adaptive experience selection as compiled CPU loops; the reference implementation is in `accumulator`."""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
@@ -16,14 +16,14 @@ def accumulate(
     is_current: NDArray[np.bool_],
     nu: NDArray[np.float64],
 ) -> Tensor:
-    """Add d(i)/p(i) for every draw; the masses of the drawn slots."""
+    """Add d(i)/p(i) for every draw; return the masses of the drawn slots."""
     masses = np.empty(slots.shape)
     _accumulate(sums, slots, probabilities, squared_norms.numpy(), is_current, nu, masses)
     return torch.from_numpy(masses)
 
 
 def clear(sums: NDArray[np.float64], slots: Tensor, nu: NDArray[np.float64]) -> Tensor:
-    """Reset the sums of slots just written; their masses."""
+    """Set the sums of slots just written to 0; return their masses."""
     masses = np.empty(slots.shape)
     _clear(sums, slots.numpy(), nu, masses)
     return torch.from_numpy(masses)

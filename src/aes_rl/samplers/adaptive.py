@@ -19,25 +19,25 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class Adaptive:
-    """Adaptive experience selection (S6–S11)."""
+    """Adaptive experience selection (AES), the paper's Algorithm 2."""
 
     floor: float = 0.2
-    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    """κ: probability reserved for uniform draws; no weight exceeds 1/κ."""
     nu: float | Literal["auto"] = 1000.0
-    """ν: added to every slot's sum of squared gradient norms; on the scale of that sum, so it depends on the task.
-    "auto" ties it to the mean of the sums."""
+    """ν: added to every slot's sum of squared gradient norms. Its scale is that of the sums, so it depends on the task;
+    "auto" makes it follow the mean of the sums."""
     retention: float = 0.7
-    """ϱ: the share of every sum kept when forgetting; 0 is the hard restart of Algorithm 2, 1 never forgets."""
+    """ϱ: fraction of every sum that forgetting keeps; 0 is the hard restart of Algorithm 2, 1 never forgets."""
     retention_end: float | None = None
-    """ϱ at the end of the run, reached linearly over its updates; None keeps it constant."""
+    """ϱ at the end of the run, annealed linearly over the updates; None keeps it constant."""
     forget_every: int | None = None
-    """M: updates between two forgettings; None takes the largest M with M² below the capacity."""
+    """M: forget every M updates; None uses the largest M with M² below the capacity."""
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "adaptive"
     """Which slot is overwritten when the buffer is full."""
     inherit: bool = False
-    """Whether a slot just written keeps the sum of the content it replaces, as the paper's listing has it."""
+    """Whether a new transition inherits the sum of the one it overwrites, as in the paper's Algorithm 2."""
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
@@ -54,12 +54,12 @@ class Adaptive:
 
 
 def default_forget_every(capacity: int) -> int:
-    """The largest M with M² below the capacity, which Theorem 1 asks for."""
+    """The largest M with M² below the capacity, as Theorem 1 requires."""
     return max(1, math.isqrt(capacity - 1))
 
 
 class AdaptiveRule(AbstractRule):
-    """m(i) = √(w(i) + ν), w(i) the importance-weighted sum of the squared gradient norms seen at slot i."""
+    """m(i) = √(w(i) + ν), with w(i) the importance-weighted sum of the squared gradient norms observed at slot i."""
 
     config_type: ClassVar = Adaptive
     needs = Signal.GRADIENT_NORM
@@ -96,12 +96,12 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """Forget after the feedback of every M-th update (S9); ν follows then and, at the start, after 1, 2, 4, …."""
+        """Forget after every M-th update. Automatic ν is set then, and after updates 1, 2, 4, … below M."""
         config, is_due = self.config, update_step % self.forget_every == 0
         is_early = update_step < self.forget_every and update_step.bit_count() == 1
         share = schedule(config.retention, config.retention_end, update_step, self.setting) if is_due else 1.0
         if self.has_own_nu and (is_due or is_early):
-            # Hard forgetting leaves sums of zero: ν is then on the scale of the sums that it forgets.
+            # Hard forgetting leaves all sums at zero, so ν takes the scale of the sums before they are forgotten.
             self.accumulator.follow_the_mean(self.live, share or 1.0)
         if is_due:
             self.accumulator.fade(share)

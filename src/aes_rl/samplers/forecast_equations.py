@@ -1,4 +1,4 @@
-"""The arithmetic of forecasts as tensor operations: the twin of the compiled loop, and what a GPU runs."""
+"""Forecasts as tensor operations: the reference for the compiled CPU loops, and what runs on a GPU."""
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -8,9 +8,9 @@ from aes_rl.backends import fused
 from aes_rl.types import Counter, last_position
 
 AGES = 24
-"""Age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all that are older."""
+"""Number of age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all older ages too."""
 PRIOR_DRAWS = 16.0
-"""A slope starts as if so many pairs of typical size had shown none: without evidence, draws are uniform."""
+"""Strength of the prior for a slope of zero, in pairs of typical size: without evidence, draws are uniform."""
 MOST_LOG = 300.0
 """Largest absolute logarithm of a mass. Norms that differ by dozens of orders of magnitude have a variance whose
 exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
@@ -30,10 +30,10 @@ def observe(
     keep: float,
     horizon: int,
 ) -> Float[Tensor, "p B"]:
-    """Learn what one update's norms say about the next ones; the masses √E[d] of the drawn slots.
+    """Learn from one update's norms; return the masses √E[d] of the drawn slots.
 
-    Means and slopes fade by `keep` first. The masses are for an age of at least `horizon`. Of a slot drawn twice the
-    last norm stays; a norm of zero says nothing.
+    The statistics are first multiplied by `keep`. The masses are for an age of at least `horizon`. If a slot is drawn
+    twice, its last norm is kept. Norms of zero are ignored.
     """
     updates.add_(1)
     moments_now, pairs_now, logs_now, seen_now, masses = _observed(
@@ -47,7 +47,7 @@ def observe(
 
 
 def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-    """Know nothing of slots just written; their masses."""
+    """Reset slots just written to unobserved; return their masses."""
     seen.scatter_(1, slots, 0)
     return prior_mass(moments).expand(slots.shape).contiguous()
 
@@ -95,7 +95,7 @@ def _observed(
 def statistics_of(
     moments: Float[Tensor, "p 3"], pairs: Float[Tensor, "p ages 2"]
 ) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"], Float[Tensor, "p ages"]]:
-    """Mean and variance of log d, and the slope of a new one on an old one by age, between 0 and 1."""
+    """Mean and variance of log d, and per age bucket the regression slope of new on old log d, clipped to [0, 1]."""
     mean, variance = _mean_and_variance(moments)
     prior = PRIOR_DRAWS * variance.clamp(min=1e-12)
     slopes = pairs[..., 0] / (pairs[..., 1] + prior)
@@ -108,7 +108,7 @@ def expected_log(
     mean: Float[Tensor, "p 1"],
     variance: Float[Tensor, "p 1"],
 ) -> Float[Tensor, "..."]:
-    """Log E[d] of a slot with that last log d: its forecast, and half of the variance that the forecast leaves open."""
+    """Log E[d] of a slot whose last log d is `log`: the forecast of log d plus half of its residual variance."""
     return mean + slope * (log - mean) + 0.5 * variance * (1 - slope.square())
 
 
@@ -120,7 +120,7 @@ def forecast(
     pairs: Float[Tensor, "p ages 2"],
     updates: Int[Tensor, "1"],
 ) -> Float[Tensor, "p N"]:
-    """The masses √E[d] of all slots, by their ages now."""
+    """The masses √E[d] of all slots at their current ages."""
     mean, variance, slopes = statistics_of(moments, pairs)
     slope = torch.where(seen > 0, slopes.gather(1, bucket_of(updates - seen)), 0.0)
     return mass_of(expected_log(logs.double(), slope, mean, variance))
@@ -128,18 +128,18 @@ def forecast(
 
 @fused
 def prior_mass(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
-    """√E[d] of a slot never seen."""
+    """√E[d] of a slot that was never observed."""
     mean, variance = _mean_and_variance(moments)
     return mass_of(mean + 0.5 * variance)
 
 
 def mass_of(log: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """√E[d] from log E[d], finite and positive whatever it is."""
+    """√E[d] from log E[d], clipped so that it is finite and positive."""
     return (0.5 * log).clamp(-MOST_LOG, MOST_LOG).exp()
 
 
 def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
-    """⌊log2 age⌋, from 0, where an age below 1 counts as 1."""
+    """⌊log2 age⌋, at most AGES − 1; an age below 1 counts as 1."""
     return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
 
 

@@ -1,4 +1,4 @@
-"""Forecasts as compiled CPU loops; the twins are in `forecast_equations`."""
+"""Forecasts as compiled CPU loops; the reference implementation is in `forecast_equations`."""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
@@ -25,7 +25,7 @@ def observe(
     keep: float,
     horizon: int,
 ) -> Tensor:
-    """Moments, then slopes, then the slots themselves, then the masses of the drawn ones."""
+    """Update the moments, the slopes and the drawn slots; return the masses of the drawn slots."""
     masses = np.empty(slots.shape)
     norms = squared_norms.numpy()
     _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses)
@@ -33,7 +33,7 @@ def observe(
 
 
 def forget(seen: NDArray[np.int32], moments: NDArray[np.float64], slots: Tensor) -> Tensor:
-    """Know nothing of some slots; the masses that they have then."""
+    """Reset slots just written to unobserved; return their masses."""
     masses = np.empty(slots.shape)
     _forget(seen, moments, slots.numpy(), masses)
     return torch.from_numpy(masses)
@@ -46,7 +46,7 @@ def forecast(
     pairs: NDArray[np.float64],
     updates: NDArray[np.int64],
 ) -> Tensor:
-    """The masses of all slots: two numbers per age, and one exponential per slot."""
+    """The masses of all slots: two coefficients per age bucket, one exponential per slot."""
     masses = np.empty(logs.shape)
     _forecast(logs, seen, moments, pairs, updates, masses)
     return torch.from_numpy(masses)

@@ -1,4 +1,4 @@
-"""Adaptive experience selection with full information (S8): a laboratory rule that hears from every live slot."""
+"""Adaptive experience selection with full information: a laboratory rule that observes every live slot."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,7 +16,7 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class FullInformation:
-    """AES that is told the gradient norm of all live slots after every update (S8); no floor is needed."""
+    """AES that observes the gradient norms of all live slots after every update; it needs no floor."""
 
     nu: float = 1000.0
     """ν: added to every slot's sum of squared gradient norms."""

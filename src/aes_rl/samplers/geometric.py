@@ -1,4 +1,4 @@
-"""Recent experience first: the probability of a slot falls geometrically with its age in insertions."""
+"""Recency-based selection: the probability of a slot decays geometrically with its age in insertions."""
 
 import math
 from dataclasses import dataclass
@@ -24,14 +24,15 @@ class Geometric:
     """Geometric selection by age, truncated at the size of the buffer."""
 
     mean_age: int = 100_000
-    """Mean age of a drawn slot in insertions, where the buffer is much larger."""
+    """Mean age of a drawn slot in insertions, if the buffer is much larger than that."""
     unbiased: bool = False
-    """Whether weights undo the selection. By default they are 1: recent experience counts more in the objective."""
+    """Whether importance weights correct for the selection. By default all weights are 1, so that recent transitions
+    count more in the objective."""
     floor: float = 0.0
-    """Probability reserved for uniform draws, κ; with unbiased weights it bounds them by 1/κ."""
+    """κ: probability reserved for uniform draws; unbiased weights do not exceed 1/κ."""
     refresh_every: int = 1000
-    """Updates between two computations of all masses; in between, masses of new slots grow instead of old ones
-    shrinking, which gives the same probabilities."""
+    """Recompute all masses every so many updates. In between, new slots get larger masses instead of old ones getting
+    smaller ones, which gives the same probabilities."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
 
@@ -43,7 +44,7 @@ class Geometric:
 
 
 class GeometricRule(AbstractRule):
-    """m(i) ∝ exp(−age(i)/mean_age): nothing is learned, so no report is needed."""
+    """m(i) ∝ exp(−age(i)/mean_age). Needs no feedback."""
 
     config_type: ClassVar = Geometric
     needs = Signal.NONE
@@ -57,9 +58,9 @@ class GeometricRule(AbstractRule):
         self.is_unbiased = config.unbiased
         self.rate = -math.log1p(-1 / config.mean_age) if config.mean_age > 1 else MOST_LOG
         self.written = setting.backend.zeros((setting.members, setting.capacity), torch.int32)
-        """The insertion that wrote each slot, from 1."""
+        """The insertion that wrote each slot, counted from 1."""
         self.clocks = torch.zeros(2, dtype=torch.int64, device=setting.backend.device)
-        """Insertions so far, and those at the last computation of all masses."""
+        """Insertions so far, and insertions when all masses were last computed."""
         self._views = setting.backend.view(self.written), setting.backend.view(self.clocks)
         self._fresh = setting.backend.form(_FRESH)
 
@@ -96,7 +97,7 @@ class GeometricRule(AbstractRule):
 def _written(
     written: Int[Tensor, "p N"], clocks: Int[Tensor, "2"], slots: Int[Tensor, "p K"], rate: float
 ) -> Float[Tensor, "p K"]:
-    """Note the insertions that wrote some slots; their masses."""
+    """Record which insertions wrote the slots; return their masses."""
     arrivals = clocks[0] + torch.arange(1, slots.shape[1] + 1, device=slots.device)
     clocks[0] += slots.shape[1]
     written.scatter_(1, slots, arrivals.int().expand(slots.shape))
@@ -104,7 +105,7 @@ def _written(
 
 
 def _masses(written: Int[Tensor, "p K"], base: Int[Tensor, ""], rate: float) -> Float[Tensor, "p K"]:
-    """exp(rate · (insertion − base)): the ratio of two masses depends on the difference of their ages alone."""
+    """exp(rate · (insertion − base)): the ratio of two masses depends only on the difference of their ages."""
     return (rate * (written - base).double()).clamp(-MOST_LOG, MOST_LOG).exp()
 
 

@@ -1,4 +1,4 @@
-"""Geometric selection as a compiled CPU loop; the twin is in `geometric`."""
+"""Geometric selection as a compiled CPU loop; the reference implementation is in `geometric`."""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
@@ -11,7 +11,7 @@ from aes_rl.samplers.geometric import MOST_LOG
 
 
 def write(written: NDArray[np.int32], clocks: NDArray[np.int64], slots: Tensor, rate: float) -> Tensor:
-    """Note the insertions that wrote some slots; their masses."""
+    """Record which insertions wrote the slots; return their masses."""
     masses = np.empty(slots.shape)
     _write(written, clocks, slots.numpy(), rate, masses)
     return torch.from_numpy(masses)

@@ -1,4 +1,4 @@
-"""Draw in proportion to the norm last seen: the simplest use of feedback, a baseline for the laboratory."""
+"""Draw in proportion to the last observed gradient norm: the simplest use of feedback, a laboratory baseline."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,12 +18,12 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class LastValue:
-    """The last norm seen of a slot, taken at its word."""
+    """Selection in proportion to the last observed gradient norm of each slot."""
 
     floor: float = 0.1
-    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    """κ: probability reserved for uniform draws; no weight exceeds 1/κ."""
     memory: int = 1000
-    """Updates over which the mean that new slots start with fades."""
+    """Time constant, in updates, of the running mean that new slots start with."""
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "fifo"
@@ -50,7 +50,7 @@ class LastValueRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.backend.device)
-        """Importance-weighted sums of 1 and √d over the draws, fading."""
+        """Importance-weighted sums of 1 and √d over the draws, with exponential decay."""
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -85,7 +85,7 @@ def _learned(
     squared_norms: Float[Tensor, "p B"],
     keep: float,
 ) -> tuple[Float[Tensor, "p 2"], Float[Tensor, "p B"]]:
-    """The sums after a report, and the masses; a norm of zero leaves a slot a thousandth of the mean."""
+    """The sums and the masses after a report; no mass is below a thousandth of the mean."""
     roots = squared_norms.double().sqrt()
     weights = torch.where(is_current & (roots > 0), weights, 0.0)
     moments = keep * moments + torch.stack([weights, weights * roots], dim=-1).sum(dim=1)
@@ -93,5 +93,5 @@ def _learned(
 
 
 def _mean(moments: Float[Tensor, "p 2"]) -> Float[Tensor, "p 1"]:
-    """The mean of √d, 1 before the first report."""
+    """The mean of √d; 1 before the first report."""
     return torch.where(moments[:, :1] > 0, moments[:, 1:] / moments[:, :1].clamp(min=1e-300), 1.0).clamp(min=1e-150)

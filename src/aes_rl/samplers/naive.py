@@ -1,4 +1,4 @@
-"""Naive adaptive experience selection: the paper's Algorithm 1, which starts anew in every epoch."""
+"""Naive adaptive experience selection: the paper's Algorithm 1, which resets all sums in every epoch."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,18 +17,18 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class Naive:
-    """Naive adaptive experience selection: collect, forget everything, then m updates (Algorithm 1)."""
+    """Naive adaptive experience selection (the paper's Algorithm 1): collect, reset all sums, then do m updates."""
 
     updates_per_epoch: int = 100
-    """m: updates between two collections of experience; the paper means it to stay below capacity / batch size."""
+    """m: updates per epoch of experience; the paper assumes that it is below capacity / batch size."""
     floor: float = 0.2
-    """κ: the probability reserved for uniform draws."""
+    """κ: probability reserved for uniform draws; no weight exceeds 1/κ."""
     nu: float = 1000.0
     """ν: added to every slot's sum of squared gradient norms."""
     networks: Networks = None
     """Networks whose gradients form the signal; None means all of them."""
     overwrite: Overwrite = "fifo"
-    """Which slot is overwritten when the buffer is full; Algorithm 1 names no rule."""
+    """Which slot is overwritten when the buffer is full; Algorithm 1 does not specify it."""
 
     def __post_init__(self) -> None:
         checks.count("updates_per_epoch", self.updates_per_epoch)
@@ -39,10 +39,10 @@ class Naive:
 
 
 class NaiveRule(AbstractRule):
-    """The masses of AES with all sums reset at the end of every epoch's m-th update.
+    """The masses of AES, with all sums reset after the last update of every epoch.
 
-    Algorithm 1 resets after collecting; new slots start at zero and nothing is drawn while collecting, so resetting
-    before it is the same, unless overwriting is adaptive and looks at the sums.
+    Algorithm 1 resets the sums after collecting. New slots start at zero and nothing is drawn while collecting, so
+    resetting before collecting is equivalent, unless overwriting is adaptive, which depends on the sums.
     """
 
     config_type: ClassVar = Naive

@@ -1,4 +1,4 @@
-"""Predictive selection (S15): draw in proportion to the norm that a slot's gradient is expected to have now."""
+"""Predictive selection: draw in proportion to the gradient norm that each slot is expected to have now."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,14 +17,14 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class Predictive:
-    """Predictive selection."""
+    """Predictive selection (docs/samplers/predictive.md)."""
 
     floor: float = 0.1
-    """κ: the probability reserved for uniform draws; it bounds every weight by 1/κ."""
+    """κ: probability reserved for uniform draws; no weight exceeds 1/κ."""
     memory: int = 10_000
-    """Updates over which the statistics of a member fade."""
+    """Time constant, in updates, of the statistics per member."""
     refresh_every: int = 1000
-    """Updates between two forecasts of all slots; those of drawn slots change at once."""
+    """Recompute the forecasts of all slots every so many updates; those of drawn slots are updated immediately."""
     networks: Networks = None
     """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
     overwrite: Overwrite = "fifo"
@@ -39,7 +39,7 @@ class Predictive:
 
 
 class PredictiveRule(AbstractRule):
-    """m(i) = √E[d(i) | the last d(i) seen, and how long ago]; nothing about it depends on the scale of d."""
+    """m(i) = √E[d(i) | last observed d(i), its age]. No parameter depends on the scale of d."""
 
     config_type: ClassVar = Predictive
     needs = Signal.GRADIENT_NORM
@@ -52,7 +52,7 @@ class PredictiveRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
-        # A mass made now serves until the next forecast of all slots.
+        # The mass of a drawn slot is used until the next forecast of all slots, so its mean age is half that period.
         self.forecast = Forecast(setting, config.memory, horizon=max(1, config.refresh_every // 2))
 
     @override
@@ -69,7 +69,7 @@ class PredictiveRule(AbstractRule):
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """Forecast all slots every so often, and at the start, when little is known, after 1, 2, 4, … updates."""
+        """Forecast all slots every `refresh_every` updates and, before the first of these, after updates 1, 2, 4, …."""
         is_early = update_step < self.config.refresh_every and update_step.bit_count() == 1
         if is_early or update_step % self.config.refresh_every == 0:
             return self.forecast.masses()

@@ -1,4 +1,4 @@
-"""Prioritised replay, the proportional variant of Schaul et al. (2015)."""
+"""Prioritized experience replay: the proportional variant of Schaul et al. (2015)."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,16 +17,17 @@ from aes_rl.types import Draw, Report, Signal
 
 @dataclass(frozen=True)
 class Prioritized:
-    """Prioritised replay, the paper's "PriExp"."""
+    """Prioritized experience replay, the paper's "PriExp"."""
 
     priority_exponent: float = 0.6
-    """How strongly the error counts: 0 is uniform, 1 proportional."""
+    """Exponent of the absolute TD error: 0 is uniform, 1 is proportional."""
     weight_exponent: float = 0.4
-    """How much of the bias the weights undo at the start of the run."""
+    """Exponent of the importance weights at the start of the run: 0 corrects no bias, 1 all of it."""
     weight_exponent_end: float | None = 1.0
-    """The same at the end of the run, reached linearly over its updates; None keeps it constant."""
+    """Exponent of the importance weights at the end of the run, annealed linearly over the updates; None keeps it
+    constant."""
     smallest_error: float = 1e-6
-    """Added to every absolute error, so that no slot is lost."""
+    """Added to every absolute TD error, so that no slot has probability zero."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
 
@@ -40,7 +41,7 @@ class Prioritized:
 
 
 class PrioritizedRule(AbstractRule):
-    """m(i) = (|δ_i| + ε)^exponent of the last error seen; a new slot gets the largest mass seen so far."""
+    """m(i) = (|δ_i| + ε)^exponent of the last reported TD error; a new slot gets the largest mass so far."""
 
     config_type: ClassVar = Prioritized
     needs = Signal.TD_ERROR
@@ -48,7 +49,7 @@ class PrioritizedRule(AbstractRule):
 
     def __init__(self, config: Prioritized, setting: Setting):
         if config.weight_exponent_end is not None:
-            require_total_updates("the weight exponent of prioritised replay", setting)
+            require_total_updates("the weight exponent of prioritized replay", setting)
         self.config = config
         self.setting = setting
         self.floor = 0.0
@@ -93,6 +94,6 @@ def _masses(
     smallest_error: float,
     exponent: float,
 ) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
-    """(|δ| + ε)^exponent, and the largest mass seen so far."""
+    """(|δ| + ε)^exponent, and the largest mass so far."""
     masses = (error.double().abs() + smallest_error).pow(exponent)
     return masses, torch.maximum(largest, torch.where(is_current, masses, 0).amax(dim=1, keepdim=True))

@@ -1,4 +1,4 @@
-"""The one list of selection rules, by the names that configuration files, tests and the command line use."""
+"""All selection rules, by the names used in configuration files, tests and the command line."""
 
 import re
 from dataclasses import fields, replace
@@ -29,7 +29,7 @@ RULES: dict[str, type[AbstractRule]] = {
 
 
 def configure(name: str, **options: Any) -> Any:
-    """The configuration of a sampler by its registered name, such as `configure("adaptive", floor=0.1)`."""
+    """The configuration of the sampler with a registered name, such as `configure("adaptive", floor=0.1)`."""
     if name not in RULES:
         raise UserError(f"unknown sampler {name!r}; the samplers are {', '.join(RULES)}")
     config_type = RULES[name].config_type
@@ -41,17 +41,17 @@ def configure(name: str, **options: Any) -> Any:
 
 
 def without_options(text: str) -> str:
-    """The name in a sampler's name with options, such as `adaptive:nu=auto,floor=0.1`."""
+    """The sampler's name in a specification with options, such as `adaptive:nu=auto,floor=0.1`."""
     return text.partition(":")[0]
 
 
 def with_options_of(text: str, config: Any) -> Any:
-    """A configuration with the options in a sampler's name, if there are some."""
+    """A configuration changed by the options in a sampler's specification, if it has any."""
     name, colon, rest = text.partition(":")
     options = re.split(r",(?=[\w-]+=)", rest) if colon else []
     names = [option.partition("=")[0].replace("-", "_") for option in options]
     if len(set(names)) != len(names):
-        raise UserError(f"sampler {text!r} has an option twice; give each once")
+        raise UserError(f"sampler {text!r} repeats an option; give each option once")
     try:
         for option in options:
             config = assigned(config, option)
@@ -61,18 +61,18 @@ def with_options_of(text: str, config: Any) -> Any:
 
 
 def overwriting_the_oldest(config: Any, **options: Any) -> Any:
-    """A configuration for a buffer that decides itself which slot it gives up, with other options changed as well."""
+    """A configuration for a buffer that chooses itself which slot to overwrite; `options` changes other options."""
     if any(field.name == "overwrite" for field in fields(config)):
         options["overwrite"] = "fifo"
     return replace(config, **options)
 
 
 def rule_for(config: Any) -> type[AbstractRule]:
-    """The rule that a configuration belongs to."""
+    """The rule that a configuration configures."""
     for rule in RULES.values():
         if rule.config_type is type(config):
             return rule
     raise TypeError(
-        f"{config!r} configures no registered sampler; use one of {', '.join(RULES)} or add your rule to "
-        "aes_rl.samplers.registry.RULES"
+        f"{config!r} is not the configuration of a registered sampler; use one of {', '.join(RULES)}, or add your "
+        "rule to aes_rl.samplers.registry.RULES"
     )

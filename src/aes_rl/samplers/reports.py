@@ -1,4 +1,4 @@
-"""What happens to the learner's signals before a rule hears of them: checks, and where they count."""
+"""Validation of the learner's signals before they reach a rule."""
 
 import math
 from collections.abc import Iterator
@@ -17,18 +17,18 @@ Networks = tuple[str, ...] | None
 
 
 def check(signals: Signals, needs: Signal, draw: Draw) -> None:
-    """Raise unless everything needed was reported, in the shape of the draw."""
+    """Raise unless every required signal was reported, with the shape of the draw."""
     if Signal.TD_ERROR in needs and signals.td_error is None:
-        raise UserError("the sampler learns from TD errors and got none; give Signals(td_error=…)")
+        raise UserError("the sampler needs TD errors, but none were reported; pass Signals(td_error=…)")
     if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
-        raise UserError("the sampler learns from gradient norms and got none; give Signals(gradient_norm={…})")
+        raise UserError("the sampler needs gradient norms, but none were reported; pass Signals(gradient_norm={…})")
     for name, values in _named(signals):
         if values.shape != draw.slots_view.shape:
-            raise UserError(f"{name} is {tuple(values.shape)}; the draw it reports on is {draw.slots_view.shape}")
+            raise UserError(f"{name} has shape {tuple(values.shape)}; the shape of its draw is {draw.slots_view.shape}")
         if values.dtype not in (torch.float32, torch.float64):
-            raise UserError(f"{name} is {values.dtype}; report it as float32 or float64")
+            raise UserError(f"{name} has dtype {values.dtype}; report it as float32 or float64")
         if values.requires_grad:
-            raise UserError(f"{name} is part of a gradient computation; detach it before reporting it")
+            raise UserError(f"{name} requires grad; detach it before reporting it")
 
 
 def screened(
@@ -38,10 +38,11 @@ def screened(
     backend: AbstractBackend[Array],
     fault: Bool[Tensor, "P"],
 ) -> tuple[Report, bool]:
-    """The report of a draw, and whether all of it counts.
+    """The report of a draw, and whether every drawn slot counts.
 
-    A value counts where its slot still holds what was drawn, all values are finite and no gradient norm is negative. A
-    backend that sees values at once raises where one is not; the others note the members concerned in `fault`.
+    A drawn slot counts if it still holds the transition that was drawn, all its signals are finite and no gradient norm
+    is negative. A backend that reads values on the host raises on an invalid value; the others set `fault` for the
+    members that reported one.
     """
     named = list(_named(signals))
     wrong, is_current, is_whole = backend.screen(
@@ -54,18 +55,18 @@ def screened(
 
 
 def part_of(report: Report, members: slice) -> Report:
-    """The part of a report that concerns some members."""
+    """The part of a report for a slice of members."""
     return Report(report.draw.of_members(members), report.signals.of_members(members), report.is_current_view[members])
 
 
 def name_the_fault(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
-    """Which value is not finite, or too low."""
+    """An error message that names the first value that is not finite or too low."""
     wrong = ~(values.isfinite() & (values >= lowest))
     member, position = wrong.nonzero()[0].tolist()
     limit = "finite" if lowest == -math.inf else "finite and at least 0"
     return (
         f"{name} of member {member} is {values[member, position].item()} at position {position}; it must be {limit}. "
-        "Nothing was learned from this batch; look at the losses: a diverged critic is the usual cause"
+        "This batch was ignored. Check the losses: the usual cause is a diverged critic"
     )
 
 
@@ -81,17 +82,17 @@ def _named(signals: Signals) -> Iterator[tuple[str, Float[Tensor, "p B"]]]:
 
 
 def check_networks(networks: Networks) -> None:
-    """Raise unless `networks` names some networks or is None."""
+    """Raise unless `networks` is None or a non-empty tuple."""
     if networks is not None and (not isinstance(networks, tuple) or not networks):
         raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
 
 
 def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
-    """d(i): the squared norms summed over the chosen networks."""
+    """d(i): the squared gradient norms summed over the selected networks."""
     reported = signals.gradient_norm
     for name in networks or ():
         if name not in reported:
-            raise UserError(f"no gradient norm of network {name!r} was reported; there are {', '.join(reported)}")
+            raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
     return _total(*(reported[name] for name in networks or reported))
 
 
@@ -99,5 +100,5 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
 def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
     total, *others = norms
     for other in others:
-        total = total.double() + other  # two large float32 numbers may not fit one
+        total = total.double() + other  # the sum of two large float32 numbers may overflow float32
     return total

@@ -1,4 +1,4 @@
-"""What a selection rule must say. A new sampler is one such class and one line in `registry.py`."""
+"""The interface of a selection rule. A new sampler is one subclass and one line in `registry.py`."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -16,19 +16,19 @@ from aes_rl.types import Array, Draw, Report, Signal
 
 @dataclass(frozen=True)
 class Setting:
-    """Where a rule works: the slice of the population it serves and the run around it."""
+    """What a rule needs to know about its slice of members and about the run."""
 
     members: int
     capacity: int
     total_updates: int | None
-    """Updates of the whole run, for schedules; None where the caller does not know."""
+    """Number of updates in the whole run, for schedules; None if unknown."""
     backend: AbstractBackend[Array]
     dtype: torch.dtype
-    """That of the weights, the learner's."""
+    """Data type of the weights, which is the learner's."""
 
 
 class AbstractRule(ABC):
-    """Says what the masses of a slice of members are; the Distribution does the rest.
+    """Computes the masses of a slice of members; the distribution draws from them.
 
     `fresh`, `feedback` and `weights` may be captured in a CUDA graph: they change preallocated tensors in place and
     read no tensor on the host. `advance` and `observe_all` run on the host.
@@ -38,13 +38,13 @@ class AbstractRule(ABC):
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
     is_unbiased: bool
-    """Whether the weights make the weighted mean over draws unbiased for the uniform mean."""
+    """Whether the weighted mean over draws is an unbiased estimate of the uniform mean over live slots."""
     is_sequential: ClassVar[bool] = True
-    """Whether the reports on a batch count as if they came one after the other; if not, a batch counts as one."""
+    """Whether the reports of a batch take effect one after the other; if not, a batch takes effect as a whole."""
     updates_options: ClassVar[tuple[str, ...]] = ()
-    """Options that count updates; a simulation whose steps stand for several updates divides them."""
+    """Options in units of updates; a simulation whose steps each represent several updates divides them."""
     floor: float
-    """κ: the probability reserved for the uniform part."""
+    """κ: probability reserved for uniform draws."""
     overwrite: Overwrite
 
     @abstractmethod
@@ -52,46 +52,46 @@ class AbstractRule(ABC):
 
     @abstractmethod
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        """Masses of slots just written, positive; forgets what was known of the old content."""
+        """The positive masses of slots just written. Discards all state about their old content."""
 
     @abstractmethod
     def feedback(self, report: Report) -> Float[Tensor, "p B"] | None:
-        """Masses of the drawn slots after the learner's report, positive; None where they stay as they are.
+        """The positive masses of the drawn slots after the learner's report; None leaves them unchanged.
 
-        A slot drawn twice is reported twice: accumulate with `scatter_add_`, or write what `report.last_of_slot` gives;
-        never write different values by index. Learn only where `report.is_current`: elsewhere the slot was overwritten
-        since the draw, and its mass stays whatever is returned.
+        A slot drawn twice is reported twice: accumulate with `scatter_add_`, or write the values of
+        `report.last_of_slot`; never write different values to one index. Learn only where `report.is_current` is true:
+        elsewhere the slot was overwritten since the draw, and the mass returned for it is ignored.
         """
 
     @abstractmethod
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        """Importance weights of the draw, by one of the functions of `aes_rl.weighting`."""
+        """The importance weights of the draw, computed by a function of `aes_rl.weighting`."""
 
     @abstractmethod
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """Move schedules to the end of update `update_step` (from 1); all masses anew, or None where none changed.
+        """End update `update_step` (from 1): advance schedules. Return the masses of all N slots, or None if unchanged.
 
-        Masses are those of all N slots. Live slots are the first n; what is returned for empty ones is ignored.
+        The first n slots are live; masses returned for empty slots are ignored.
         """
 
     def slot_state(self) -> dict[str, Tensor]:
-        """The tensors [p, N, …] that hold something of every slot; a saved state is copied back into them in place.
+        """The tensors [p, N, …] with one entry per slot; loading copies a saved state into them in place.
 
-        A checkpoint holds the entries of live slots. Those of empty ones may not matter: `fresh` sets them.
+        A checkpoint holds the entries of live slots only. `fresh` must initialise those of empty slots.
         """
         return {}
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
-        """All other tensors that change over time; a saved state is copied back into them in place."""
+        """All other tensors that change over time; loading copies a saved state into them in place."""
 
     def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:
-        """Masses of all live slots from a signal over all of them."""
-        raise TypeError(f"{type(self).__name__} takes no signal over all of {tuple(squared_norms.shape)} slots")
+        """The masses of all live slots, given the squared gradient norms of all of them."""
+        raise TypeError(f"{type(self).__name__} accepts no signal of all slots (shape {tuple(squared_norms.shape)})")
 
 
 def schedule(first: float, last: float | None, update_step: int, setting: Setting) -> float:
-    """Linear from `first` to `last` over the run's updates, constant where `last` is None."""
+    """Linear interpolation from `first` to `last` over the updates of the run; constant if `last` is None."""
     if last is None or setting.total_updates is None:
         return first
     progress = min(1.0, update_step / setting.total_updates)
@@ -99,6 +99,6 @@ def schedule(first: float, last: float | None, update_step: int, setting: Settin
 
 
 def require_total_updates(what: str, setting: Setting) -> None:
-    """Raise where a schedule has no end to run to."""
+    """Raise if the length of the run, which a schedule needs, is unknown."""
     if setting.total_updates is None:
         raise UserError(f"{what} is annealed over the run, whose length is unknown; give total_updates")

@@ -1,4 +1,4 @@
-"""The chooser: one distribution over all members, one rule for each slice of them. It knows nothing of transitions."""
+"""The sampler: one distribution for all members and one rule per slice of members. It does not store transitions."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
@@ -23,10 +23,10 @@ class _Slice(NamedTuple):
 
 
 class Sampler:
-    """Chooses slots for P members: where to write, what to draw, with which weights, and learns from feedback.
+    """Chooses slots for P members: which to write and which to draw, with importance weights. Learns from feedback.
 
-    Where the host sees signals (on the CPU), bad ones raise at once. On a device nothing may wait for them, so they set
-    a flag instead, never reach the masses, and `check` raises.
+    On the CPU, invalid signals raise immediately. On a GPU, reading them would stall the device: they are ignored and
+    set a flag, and `check` raises.
     """
 
     def __init__(
@@ -39,13 +39,13 @@ class Sampler:
         backend: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
     ):
-        """Serve one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
+        """Create one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
         checks.count("capacity", capacity)
         if total_updates is not None:
             checks.count("total_updates", total_updates)
         checks.choice("dtype", dtype, (torch.float32, torch.float64))
         if not configs:
-            raise ValueError("no sampler was given; give one configuration per member, such as [Adaptive()]")
+            raise ValueError("no sampler was given; pass one configuration per member, such as [Adaptive()]")
         self.configs = tuple(configs)
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
@@ -59,57 +59,57 @@ class Sampler:
             self.needs |= part.rule.needs
         of_norms = [part.members for part in self._slices if Signal.GRADIENT_NORM in part.rule.needs]
         self.norm_members = slice(of_norms[0].start, of_norms[-1].stop) if of_norms else None
-        """The smallest slice with all members that learn from gradient norms; None if nobody does."""
+        """The smallest slice that contains all members that need gradient norms; None if there are none."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
 
     @property
     def members(self) -> int:
-        """How many members the sampler serves."""
+        """Number of members."""
         return len(self.configs)
 
     @property
     def rules(self) -> tuple[AbstractRule, ...]:
-        """The rules of all slices of members, in order."""
+        """The rules, in the order of their slices of members."""
         return tuple(rule for _, rule in self._slices)
 
     def __len__(self) -> int:
-        """Live slots of each member."""
+        """Number of live slots per member."""
         return int(self.distribution.size)
 
     def place(self, uniforms: Array) -> Array:
-        """Distinct slots [P, K] for K new transitions of every member, which count as written from now on.
+        """Choose distinct slots [P, K] for K new transitions per member; they count as written from now on.
 
-        From 2K uniforms per member, such as `Streams.uniform` gives.
+        Takes 2K uniform random numbers per member, such as those of `Streams.uniform`.
         """
         self._check_members("the uniforms are", uniforms)
         if uniforms.shape[1] % 2:
-            raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; placing takes two per transition")
+            raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; place needs two per transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
         self.renew(slots)
         return slots
 
     def renew(self, slots: Array) -> None:
-        """These live slots [P, K] hold something new, written by somebody else. No draw may await its report."""
+        """Mark live slots [P, K] as overwritten by the caller. Report on all draws before calling this."""
         self._check_members("the slots are", slots)
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
         self.distribution.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
 
     def draw(self, uniforms: Array) -> Draw:
-        """Draw B live slots per member with the probabilities they have now, from B uniforms per member."""
+        """Draw B live slots per member and their current probabilities, from B uniform random numbers per member."""
         self._check_members("the uniforms are", uniforms)
         if self._is_empty:
-            raise ValueError(f"a batch of {uniforms.shape[1]} was asked of an empty replay; add a transition first")
+            raise ValueError(f"cannot draw a batch of {uniforms.shape[1]} from an empty replay; add a transition first")
         return self.distribution.draw(uniforms)
 
     def weights(self, draw: Draw) -> Float[Tensor, "P B"]:
-        """The weight of every drawn slot on every loss of the update."""
+        """The importance weight of every drawn slot, which multiplies its term in every loss."""
         parts = [rule.weights(self._part(draw, members)) for members, rule in self._slices]
         return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
-        """Tell the rules what the update saw at the drawn slots; slots overwritten since the draw are skipped."""
+        """Report the signals of the drawn slots to the rules; slots overwritten since the draw are skipped."""
         self._check_members("the draw is", draw.slots_view)
         reports.check(signals, self.needs, draw)
         if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
@@ -124,18 +124,18 @@ class Sampler:
                     self.distribution.write(members, part.draw.slots_view, masses, counts)
 
     def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
-        """Tell full-information rules the squared gradient norm of every live slot (full information)."""
+        """Report the squared gradient norm of every live slot to full-information rules."""
         if Signal.EVERY_GRADIENT_NORM not in self.needs:
-            raise TypeError("these samplers learn from drawn slots: use feedback, or the sampler 'full-information'")
+            raise TypeError("these samplers learn from drawn slots; use feedback, or the sampler 'full-information'")
         if squared_norms.requires_grad:
-            raise ValueError("the signal over all slots is part of a gradient computation; detach it first")
+            raise ValueError("the signal of all slots requires grad; detach it first")
         if squared_norms.shape != (self.members, len(self)):
             raise ValueError(
                 f"the signal is {tuple(squared_norms.shape)}; it must cover all live slots: {(self.members, len(self))}"
             )
         sound = self.backend.sound(squared_norms, 0.0)
         if sound is False:
-            raise UserError(reports.name_the_fault("the signal over all slots", squared_norms, 0.0))
+            raise UserError(reports.name_the_fault("the signal of all slots", squared_norms, 0.0))
         if isinstance(sound, Tensor):
             self._fault |= ~sound.all(dim=1)
             squared_norms = torch.where(sound, squared_norms, 0)
@@ -144,7 +144,7 @@ class Sampler:
                 self.distribution.refill(members, rule.observe_all(squared_norms[members]))
 
     def advance(self, update_step: int) -> None:
-        """End update `update_step` (from 1): forgetting and schedules. Call once after every update, on the host."""
+        """End update `update_step` (from 1): forgetting and schedules. Call it on the host, once after every update."""
         for members, rule in self._slices:
             masses = rule.advance(update_step)
             if masses is None:
@@ -152,34 +152,34 @@ class Sampler:
             shape = (members.stop - members.start, self.capacity)
             if masses.shape != shape:
                 raise UserError(
-                    f"advance of {type(rule).__name__} gave masses {tuple(masses.shape)}; it must give those of all "
-                    f"slots, {shape}, or None"
+                    f"advance of {type(rule).__name__} returned masses {tuple(masses.shape)}; it must return those "
+                    f"of all slots, {shape}, or None"
                 )
             self.distribution.refill(members, masses)
 
     def probabilities(self) -> Float[Tensor, "P n"]:
-        """p(i) of every live slot now."""
+        """The current probability p(i) of every live slot."""
         return self.distribution.probabilities()
 
     def check(self) -> None:
-        """Raise if a signal since the last check was negative or not finite, or a mass. Waits for the device."""
+        """Raise if a signal or a mass since the last check was invalid. Synchronizes with the device."""
         if bool(self.distribution.fault.any()):
             faulty = self.distribution.fault.nonzero().flatten().tolist()
             self.distribution.fault.zero_()
             raise UserError(
-                f"the rule of members {faulty} gave a mass that is not finite and above 0; the slots concerned kept "
-                "the mass they had"
+                f"the rule of members {faulty} returned a mass that is not finite and above 0; the affected slots kept "
+                "their old mass"
             )
         if bool(self._fault.any()):
             faulty = self._fault.nonzero().flatten().tolist()
             self._fault.zero_()
             raise UserError(
-                f"members {faulty} reported a negative or non-finite signal; the draws concerned were skipped. "
-                "Look at the losses of these members: a diverged critic is the usual cause"
+                f"members {faulty} reported a negative or non-finite signal; the affected draws were skipped. "
+                "Check the losses of these members: the usual cause is a diverged critic"
             )
 
     def state_dict(self) -> dict[str, Tensor]:
-        """All that changes over time. Copy it before changing the sampler further: most tensors are live."""
+        """All tensors that change over time. Most are not copies: copy them before the sampler changes again."""
         state = {f"distribution.{name}": value for name, value in self.distribution.state_dict().items()}
         for number, (_, rule) in enumerate(self._slices):
             own = rule.slot_state() | rule.state_dict()
@@ -187,18 +187,18 @@ class Sampler:
         return state
 
     def slot_entries(self) -> frozenset[str]:
-        """The entries of the state that hold something of every slot, [P, N, …]."""
+        """Names of the state entries with one value per slot, [P, N, …]."""
         rules = enumerate(rule for _, rule in self._slices)
         known = {self._entry(number, name) for number, rule in rules for name in rule.slot_state()}
         return frozenset({"distribution.masses", "distribution.stamps"} | known)
 
     def _entry(self, number: int, name: str) -> str:
-        """What the state calls a tensor of a slice's rule."""
+        """The name of a rule's tensor in the state."""
         members, _ = self._slices[number]
         return f"rules.{number}.{type(self.configs[members.start]).__name__}.{name}"
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
-        """Continue from a saved state: the next draws are the ones the saved sampler would have made."""
+        """Continue from a saved state: the next draws are those that the saved sampler would have made."""
         own = self.state_dict()
         checks.same_layout("sampler", own, state)
         for name, value in own.items():
@@ -234,7 +234,7 @@ def _slices(
             if tuple(value.shape[:2]) != (setting.members, capacity):
                 raise UserError(
                     f"slot_state of {type(rule).__name__} has {name} of shape {tuple(value.shape)}; it must begin with "
-                    f"members and slots, {setting.members}, {capacity}. What is not of slots belongs into state_dict"
+                    f"members and slots, {setting.members}, {capacity}. Tensors without slots belong in state_dict"
                 )
         yield _Slice(slice(start, stop), rule)
         start = stop

@@ -1,4 +1,4 @@
-"""Uniform replay: every live slot alike, the oldest overwritten."""
+"""Uniform replay: every live slot has the same probability, and by default the oldest is overwritten."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -26,7 +26,7 @@ class Uniform:
 
 
 class UniformRule(AbstractRule):
-    """p(i) = 1/n: the floor takes all the probability and the masses are never asked."""
+    """p(i) = 1/n: the floor is 1, so the masses are not used."""
 
     config_type: ClassVar = Uniform
     needs = Signal.NONE

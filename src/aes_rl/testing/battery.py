@@ -1,4 +1,4 @@
-"""What every sampler must do, as functions of a case. Each raises AssertionError with the numbers that are wrong."""
+"""The checks that every sampler must pass. Each takes a case and raises AssertionError with the wrong values."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -37,39 +37,39 @@ _DRAWS = 10_000
 
 
 def probabilities_are_a_distribution(case: Case) -> None:
-    """Positive on every live slot and summing to one, from the first insertion to beyond the wrap-around."""
+    """Probabilities are positive on every live slot and sum to 1, from the first insertion to after the wrap-around."""
     for life in stages(case):
         probabilities = life.sampler.probabilities()
         assert probabilities.shape == (case.members, len(life.sampler))
-        assert bool((probabilities > 0).all()), f"a live slot has no chance: {probabilities.min()}"
+        assert bool((probabilities > 0).all()), f"a live slot has probability {probabilities.min()}"
         assert torch.allclose(probabilities.sum(1), torch.ones(case.members, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 def draws_stay_among_live_slots(case: Case) -> None:
-    """Never an empty slot, and each draw carries the probability its slot has."""
+    """No empty slot is drawn, and the probabilities of a draw are those of its slots."""
     for life in stages(case):
         draw = life.draw(512)
         slots = draw.slots
         assert int(slots.min()) >= 0
-        assert int(slots.max()) < len(life.sampler), f"slot {int(slots.max())} of {len(life.sampler)} live ones"
+        assert int(slots.max()) < len(life.sampler), f"slot {int(slots.max())} was drawn with {len(life.sampler)} live"
         expected = life.sampler.probabilities().gather(1, slots)
         assert torch.allclose(draw.probabilities, expected, rtol=1e-9, atol=0)
 
 
 def frequencies_follow_probabilities(case: Case) -> None:
-    """χ² of the observed slots against the reported probabilities, for every member."""
+    """Pearson's χ² test of the drawn slots against the reported probabilities, for every member."""
     for life in stages(case):
         probabilities = life.sampler.probabilities()
         slots = life.draw(_DRAWS).slots
         for member in range(case.members):
             chance = frequency_p_value(slots[member], probabilities[member])
-            assert chance > FALSE_ALARM, f"member {member}: frequencies this far off have a chance of {chance}"
+            assert chance > FALSE_ALARM, f"member {member}: draw frequencies are wrong (p-value {chance})"
 
 
 def weighted_mean_is_unbiased(case: Case) -> None:
     """The mean of an arbitrary function over draws, weighted by 1/(n·p), is the uniform mean.
 
-    A rule that says so of itself must give exactly these weights; any rule's are positive.
+    A rule with `is_unbiased` must return exactly these weights. All weights must be positive.
     """
     backend = choose(case.backend, "cpu")
     for life in stages(case):
@@ -84,25 +84,25 @@ def weighted_mean_is_unbiased(case: Case) -> None:
         weighted = values[draw.slots] * weights
         for member in range(case.members):
             chance = mean_p_value(weighted[member], float(values.mean()))
-            assert chance > FALSE_ALARM, f"member {member}: a mean this far off has a chance of {chance}"
+            assert chance > FALSE_ALARM, f"member {member}: the weighted mean is biased (p-value {chance})"
 
 
 def overwriting_forgets(case: Case) -> None:
-    """A slot just written starts like any other, whatever its old content was worth."""
+    """All slots just written start at the same mass, whatever their old content was."""
     life = grown(case)
     if not life.sampler.needs:
-        return  # what learns nothing has nothing to forget, and may treat slots by their age
+        return  # rules without feedback have nothing to forget and may depend on the age of slots
     first, second = both_written(life)
     _stand_alike(life, first, second, "new slots start at masses")
     _tell_the_same(life, first, second)
-    _stand_alike(life, first, second, "`fresh` forgot too little: new slots told the same are at masses")
+    _stand_alike(life, first, second, "`fresh` kept old state: after the same reports, new slots have masses")
 
 
 def overwriting_leaves_no_trace(case: Case) -> None:
-    """What was reported of content since overwritten makes no difference to any slot, after no `advance` either.
+    """Reports on content that was overwritten since do not affect any slot, also not in a later `advance`.
 
-    Two histories exchange what is reported of two slots, which are then overwritten. Statistics over all slots may
-    stay, and are the same in both.
+    Two histories swap the reports on two slots, which are then overwritten. Statistics over all slots may remain; they
+    are the same in both.
     """
     if case.capacity == 1:
         return
@@ -120,20 +120,20 @@ def overwriting_leaves_no_trace(case: Case) -> None:
             life.sampler.renew(view(pair, life))
             if is_told:
                 tell(life, pair, [3.0, 3.0])
-        go_on_alike(one, other, "`fresh` forgot too little: what was reported of overwritten content shows")
+        go_on_alike(one, other, "`fresh` kept old state: reports on overwritten content have an effect")
 
 
 def empty_slots_do_not_count(case: Case) -> None:
-    """The same history in a larger buffer gives live slots the same probabilities."""
+    """With the same history, live slots have the same probabilities in a larger buffer."""
     if case.capacity == 1:
         return
     case = shortened(case)
     size = min(case.capacity, 20)
     full, roomy = (new(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
     what = (
-        f"with the same {size} live slots a buffer of {size} and one of {2 * case.capacity} differ: the masses that "
-        "`advance` returns for empty slots are ignored, but they must not change those of live slots, the first n "
-        "that `fresh` was given; periods that follow from the capacity must be options named in updates_options"
+        f"with the same {size} live slots, buffers of capacity {size} and {2 * case.capacity} differ: empty slots must "
+        "not change the masses that `advance` returns for live slots, the first n slots that were passed to `fresh`; "
+        "periods that depend on the capacity must be options listed in updates_options"
     )
     for number in range(size + 2 * SHORT):
         if number < size:
@@ -147,9 +147,9 @@ def empty_slots_do_not_count(case: Case) -> None:
 
 
 def late_feedback_is_dropped(case: Case) -> None:
-    """Feedback for a slot overwritten since the draw changes nothing about its new content, then or later."""
+    """Feedback on a slot that was overwritten since the draw never affects its new content."""
     case = shortened(case)
-    first, second = both_written(grown(case))  # where the next two go, for whoever wants to draw them before
+    first, second = both_written(grown(case))  # the slots of the next two insertions, to draw them before
     written = torch.cat([first, second], dim=1)
     one, other = grown(case), grown(case)
     draw, late = one.draw(64), draw_of(first, one)
@@ -160,8 +160,8 @@ def late_feedback_is_dropped(case: Case) -> None:
         life.sampler.feedback(draw, signals)
         life.sampler.feedback(alone, report(torch.full(first.shape, 7.0)))
         after = life.sampler.distribution.tree.masses.gather(1, written)
-        assert torch.equal(before, after), f"reports on old content took new slots from masses {before} to {after}"
-    what = "a report on old content, where is_current is False, was learned from"
+        assert torch.equal(before, after), f"reports on old content changed masses of new slots: {before} to {after}"
+    what = "the rule learned from a report on old content, where is_current is False"
     go_on_alike(one, other, what)
     for value in (3.0, 50.0):
         for life in (one, other):
@@ -171,9 +171,9 @@ def late_feedback_is_dropped(case: Case) -> None:
 
 
 def repeated_slots_count_in_order(case: Case) -> None:
-    """A slot drawn twice in one batch ends as if its two reports had come one after the other.
+    """For a slot drawn twice in a batch, the result is the same as for the two reports one after the other.
 
-    Where a batch counts as one, it ends the same wherever in the batch the other slots are reported.
+    If `is_sequential` is False, the result does not depend on the positions of other slots in the batch.
     """
     case = shortened(case)
     together, apart = young(case), young(case)
@@ -196,10 +196,10 @@ def repeated_slots_count_in_order(case: Case) -> None:
     found, expected = together.sampler.probabilities(), apart.sampler.probabilities()
     assert torch.allclose(found, expected, rtol=1e-9, atol=0), (
         f"slot 0 has probability {found[:, 0]} after one batch and {expected[:, 0]} after the same reports in turn; "
-        "if a batch is to count as one, set is_sequential = False"
+        "if a batch should take effect as a whole, set is_sequential = False"
     )
     if not rule_for(case.config).is_sequential and case.capacity > 1:
-        assert part_ways(together, young(case)), "feedback changed nothing, neither at once nor by `advance`"
+        assert part_ways(together, young(case)), "feedback had no effect, neither immediately nor in `advance`"
 
 
 def same_counters_give_same_draws(case: Case) -> None:
@@ -210,7 +210,7 @@ def same_counters_give_same_draws(case: Case) -> None:
 
 
 def saved_state_continues(case: Case) -> None:
-    """After saving, loading into a new sampler and going on, the next 100 draws are the same."""
+    """After the state is loaded into a new sampler, the next 100 draws are the same."""
     life, restored = live(case, beyond(case), case.seeds()), new(case)
     restored.load(life.save())
     for number in range(100):
@@ -218,14 +218,14 @@ def saved_state_continues(case: Case) -> None:
         restored.insert()
         one, other = life.update(), restored.update()
         is_same = torch.equal(one.slots, other.slots) and torch.equal(one.probabilities, other.probabilities)
-        assert is_same, f"draw {number + 1} after loading is another: state_dict() lacks something that changes"
+        assert is_same, f"draw {number + 1} after loading differs: something that changes is missing from state_dict()"
 
 
 def saved_state_re_ranks_alike(case: Case) -> None:
-    """After saving and loading, whatever `advance` does later is the same, however rarely it does it."""
+    """After saving and loading, `advance` has the same effect, even if it rarely has one."""
     case = shortened(case)
     life = live(case, 2 * SHORT, case.seeds())
-    what = "after loading, `advance` makes other masses: state_dict() lacks something that changes"
+    what = "after loading, `advance` returns other masses: something that changes is missing from state_dict()"
     restored = new(case)
     restored.load(life.save())
     for _ in range(SHORT):
@@ -233,13 +233,13 @@ def saved_state_re_ranks_alike(case: Case) -> None:
         life.learn(draw)
         restored.learn(draw)
         assert_alike(life, restored, what)
-    restored = new(case)  # again, as reports since may have made up for what was lost
+    restored = new(case)  # again, because later reports may have hidden the difference
     restored.load(life.save())
     go_on_alike(life, restored, what)
 
 
 def members_are_independent(case: Case) -> None:
-    """A member draws the same alone and among others."""
+    """A member draws the same slots alone as in a population."""
     together = grown(case)
     alone = [grown(case, seeds=[seed]) for seed in case.seeds()]
     for _ in range(20):
@@ -274,12 +274,12 @@ def check_sampler(
     capacities: Sequence[int] = (1, 7, 64, 1000),
     backends: Sequence[BackendName] = ("numba", "torch"),
 ) -> None:
-    """Run the whole battery on a sampler, given by its configuration; raises AssertionError on the first failure.
+    """Run all checks on the sampler with a configuration; raise AssertionError at the first failure.
 
-    The configuration's rule must be registered in `aes_rl.samplers.registry.RULES`. Statistical checks have a
-    false-alarm rate of one in a million each, and fixed seeds, so a sampler that passes keeps passing. The checks of
-    what `advance` does set the options named in `updates_options` to at most 10, so that everything happens in them;
-    what a rule does without such an option is found if it happens at least every 1,000 updates.
+    The rule of the configuration must be registered in `aes_rl.samplers.registry.RULES`. Each statistical check has a
+    false-alarm rate of one in a million and fixed seeds, so a sampler that passes keeps passing. The checks of
+    `advance` set the options listed in `updates_options` to at most 10, so that all periodic work runs in them.
+    Periodic work without such an option is checked if its period is at most 1,000 updates.
     """
     for backend in backends:
         for count in members:
@@ -289,7 +289,7 @@ def check_sampler(
 
 
 def _tell_the_same(life: Life, first: torch.Tensor, second: torch.Tensor) -> None:
-    """Report twice, in two batches, the same of both slots."""
+    """Report the same values for both slots, in two batches."""
     for value in (3.0, 50.0):
         draw = draw_of(torch.cat([first, second], dim=1), life)
         life.sampler.feedback(draw, report(torch.full(first.shape, value).expand(-1, 2).contiguous()))

@@ -1,4 +1,4 @@
-"""Samplers driven through a random but repeatable life: insertions, draws, feedback, forgetting."""
+"""Samplers in random but reproducible histories of insertions, draws, feedback and forgetting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from aes_rl.types import BackendName, Draw, Signal, Signals
 
 @dataclass(frozen=True)
 class Case:
-    """One sampler in one setting."""
+    """A sampler configuration with the number of members, capacity and backend to check it with."""
 
     config: Any
     members: int = 1
@@ -23,12 +23,12 @@ class Case:
     backend: BackendName = "numba"
 
     def seeds(self) -> tuple[int, ...]:
-        """One seed a member."""
+        """One seed per member."""
         return tuple(range(1, self.members + 1))
 
 
 class Memory(NamedTuple):
-    """A life at one moment."""
+    """The saved state of a `Life`."""
 
     state: dict[str, Tensor]
     draws: int
@@ -36,10 +36,10 @@ class Memory(NamedTuple):
 
 
 class Life:
-    """A sampler with its random numbers and a made-up learner.
+    """A sampler with its random streams and a simulated learner.
 
-    The signal of a draw depends on the member's seed, the update and the position in the batch, and on nothing else, so
-    two lives with the same seeds see the same signals.
+    The signals of a draw depend only on the member's seed, the update and the position in the batch, so two lives with
+    the same seeds get the same signals.
     """
 
     def __init__(self, case: Case, seeds: Sequence[int] | None = None, total_updates: int = 1000):
@@ -52,37 +52,37 @@ class Life:
         self.updates = 0
 
     def save(self) -> Memory:
-        """All that the rest of this life depends on."""
+        """A copy of the state."""
         state = {name: value.clone() for name, value in self.sampler.state_dict().items()}
         return Memory(state, int(self.draws), self.updates)
 
     def load(self, memory: Memory) -> None:
-        """Go on from there."""
+        """Continue from a saved state."""
         self.sampler.load_state_dict(memory.state)
         self.draws = self.sampler.backend.counter() + memory.draws
         self.updates = memory.updates
 
     def insert(self, count: int = 1) -> Any:
-        """Write `count` transitions, one at a time; the slots of the last."""
+        """Write `count` transitions, one at a time; return the slots of the last."""
         slots = None
         for _ in range(count):
             slots = self.sampler.place(self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2))
         return slots
 
     def draw(self, batch: int) -> Draw:
-        """Draw a batch and move the clock."""
+        """Draw a batch."""
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch))
         self.draws += 1
         return draw
 
     def update(self, batch: int = 8) -> Draw:
-        """Draw, report made-up signals, advance."""
+        """Draw a batch, report simulated signals and advance."""
         draw = self.draw(batch)
         self.learn(draw)
         return draw
 
     def learn(self, draw: Draw) -> None:
-        """Report made-up signals of a draw, this life's or another's, and advance."""
+        """Report simulated signals for a draw, which may be from another life, and advance."""
         self.updates += 1
         self.sampler.feedback(draw, self.signals(draw.slots.shape[1]))
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
@@ -90,19 +90,19 @@ class Life:
         self.sampler.advance(self.updates)
 
     def advance(self) -> None:
-        """End an update that reported nothing."""
+        """End an update without feedback."""
         self.updates += 1
         self.sampler.advance(self.updates)
 
     def live(self, insertions: int, updates_each: int = 1) -> None:
-        """Some insertions with updates after each, as a training run has them."""
+        """Insert transitions, with updates after each insertion, as in a training run."""
         for _ in range(insertions):
             self.insert()
             for _ in range(updates_each):
                 self.update()
 
     def signals(self, batch: int) -> Signals:
-        """Made-up signals of very different sizes, for every kind of rule."""
+        """Simulated signals over several orders of magnitude, for every kind of rule."""
         numbers = self._numbers(batch)
         return Signals(td_error=numbers.sqrt(), gradient_norm={"actor": numbers, "critic": 3 * numbers})
 

@@ -1,4 +1,4 @@
-"""The lives that checks start from, what they are told, and how two of them are compared."""
+"""Histories that the checks start from, reports to them, and comparisons of two of them."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,32 +12,32 @@ from aes_rl.testing.history import Case, Life, Memory
 from aes_rl.types import Array, Draw, Signal, Signals
 
 SHORT = 10
-"""Most updates that an option in `updates_options` counts in the checks of what `advance` does."""
+"""Maximum value of the options in `updates_options` in the checks of `advance`."""
 _RARE = 1000
-"""Updates within which those checks find what `advance` does without an option that says when."""
+"""Longest period, in updates, at which those checks detect work of `advance` that has no such option."""
 _TOTAL_UPDATES = 10_000
-"""Said to the rules, for their schedules; longer than any life here."""
+"""Length of the run for schedules; longer than any history here."""
 
 
 def stages(case: Case) -> list[Life]:
-    """Lives at size one, half full, just full, and long after the wrap-around."""
+    """Histories with one slot written, half full, just full, and long after the wrap-around."""
     return [
         _life(case, count, case.seeds()) for count in sorted({1, (case.capacity + 1) // 2, case.capacity, beyond(case)})
     ]
 
 
 def grown(case: Case, seeds: Sequence[int] | None = None) -> Life:
-    """A life long after the wrap-around."""
+    """A history long after the wrap-around."""
     return _life(case, beyond(case), case.seeds() if seeds is None else tuple(seeds))
 
 
 def young(case: Case) -> Life:
-    """A life of a few updates, before or after the wrap-around."""
+    """A history of a few updates, before or after the wrap-around."""
     return _life(case, 2 * SHORT, case.seeds())
 
 
 def shortened(case: Case) -> Case:
-    """The case with every option that counts updates at most ten, so that what they say happens in every check."""
+    """The case with every option in `updates_options` at most 10, so that all periodic work runs in every check."""
     names = rule_for(case.config).updates_options
     options = {name: min(getattr(case.config, name) or SHORT, SHORT) for name in names}
     return replace(case, config=replace(case.config, **options))
@@ -51,12 +51,12 @@ def _life(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
 
 @lru_cache(maxsize=8)
 def _lived(case: Case, insertions: int, seeds: tuple[int, ...], _rule: type[Any]) -> Memory:
-    """How a life stands after some insertions; many checks start from here. A rule written anew lives anew."""
+    """The state after a number of insertions, cached because many checks start from it. `_rule` is part of the key."""
     return live(case, insertions, seeds).save()
 
 
 def live(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
-    """Some insertions, the last forty with an update each."""
+    """A history with a number of insertions, the last 40 of them followed by one update each."""
     life = new(case, seeds)
     life.insert(max(0, insertions - 40))
     life.live(min(insertions, 40))
@@ -64,18 +64,18 @@ def live(case: Case, insertions: int, seeds: tuple[int, ...]) -> Life:
 
 
 def new(case: Case, seeds: tuple[int, ...] | None = None) -> Life:
-    """A life that has yet to begin."""
+    """An empty history."""
     return Life(case, seeds, _TOTAL_UPDATES)
 
 
 def both_written(life: Life) -> tuple[torch.Tensor, torch.Tensor]:
-    """The slots of two insertions, [P, 1] each."""
+    """Insert two transitions; return their slots, [P, 1] each."""
     first = torch.as_tensor(life.insert()).clone()
     return first, torch.as_tensor(life.insert()).clone()
 
 
 def tell(life: Life, slots: torch.Tensor, values: Sequence[float]) -> None:
-    """An update that reports these values of these slots [P, B], the same for every member."""
+    """Do an update that reports these values for these slots [P, B], the same for every member."""
     reported = torch.tensor([values]).repeat(len(slots), 1)
     life.sampler.feedback(draw_of(slots, life), report(reported))
     if Signal.EVERY_GRADIENT_NORM in life.sampler.needs:
@@ -84,7 +84,7 @@ def tell(life: Life, slots: torch.Tensor, values: Sequence[float]) -> None:
 
 
 def go_on_alike(one: Life, other: Life, what: str) -> None:
-    """Raise unless the two stand alike now and after every update of the next thousand, which report nothing."""
+    """Raise unless both have the same probabilities now and after each of the next 1,000 updates without feedback."""
     assert_alike(one, other, what)
     for _ in range(_RARE):
         one.advance()
@@ -93,7 +93,7 @@ def go_on_alike(one: Life, other: Life, what: str) -> None:
 
 
 def part_ways(one: Life, other: Life) -> bool:
-    """Whether the two differ now or after one of the next thousand updates, which report nothing."""
+    """Whether the probabilities differ now or after any of the next 1,000 updates without feedback."""
     for _ in range(_RARE):
         if not torch.allclose(one.sampler.probabilities(), other.sampler.probabilities()):
             return True
@@ -117,17 +117,17 @@ def assert_alike(one: Life, other: Life, what: str) -> None:
 
 
 def beyond(case: Case) -> int:
-    """How many insertions end long after the wrap-around."""
+    """A number of insertions that ends long after the wrap-around."""
     return case.capacity + min(case.capacity, 100) + 3
 
 
 def report(values: torch.Tensor) -> Signals:
-    """These values as a report to any rule."""
+    """Signals with these values, for every kind of rule."""
     return Signals(td_error=values, gradient_norm={"actor": values, "critic": 2 * values})
 
 
 def draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
-    """A draw of given slots, with the probabilities they have now or had in another draw of the same slot."""
+    """A draw of given slots, with their current probabilities or with those of the draw `like`."""
     model = life.draw(1)
     probabilities = like.probabilities[:, :1] if like else life.sampler.probabilities().gather(1, slots)
     probabilities = probabilities[:, : slots.shape[1]].contiguous()
@@ -135,5 +135,5 @@ def draw_of(slots: torch.Tensor, life: Life, like: Draw | None = None) -> Draw:
 
 
 def view(values: torch.Tensor, life: Life) -> Array:
-    """A tensor in the form that the life's backend takes."""
+    """A tensor in the array type of the sampler's backend."""
     return life.sampler.backend.view(values)

@@ -1,21 +1,21 @@
-"""The two tests of randomness that the battery uses, with their false-alarm rates stated."""
+"""The statistical tests that the checks use, and their false-alarm rate."""
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 FALSE_ALARM = 1e-6
-"""How often one statistical check would fail although the sampler is right. Seeds are fixed, so a pass stays a pass."""
+"""Probability that a statistical check fails for a correct sampler. Seeds are fixed, so results are reproducible."""
 
 
 def frequency_p_value(slots: Int[Tensor, "B"], probabilities: Float[Tensor, "n"]) -> float:
-    """Chance of frequencies at least this far from the probabilities: Pearson's χ², rare slots pooled to five draws."""
+    """P-value of Pearson's χ² test; rare slots are pooled to at least five expected draws."""
     order = probabilities.argsort()
     expected = probabilities[order] * slots.numel()
     observed = torch.bincount(slots, minlength=probabilities.numel())[order].double()
     pools = (expected.cumsum(0) / 5).floor().long()
     pools = torch.unique(pools, return_inverse=True)[1]
-    # The last pool may be short of five; join it to the one before.
+    # The last pool may have fewer than five; merge it with the one before.
     sums = torch.zeros(int(pools.max()) + 1, dtype=torch.float64).scatter_add_(0, pools, expected)
     if sums.numel() > 1 and sums[-1] < 5:
         pools = pools.clamp(max=sums.numel() - 2)
@@ -30,7 +30,7 @@ def frequency_p_value(slots: Int[Tensor, "B"], probabilities: Float[Tensor, "n"]
 
 
 def mean_p_value(values: Float[Tensor, "B"], mean: float) -> float:
-    """Chance of a sample mean at least this far from the true mean, by the normal approximation."""
+    """Two-sided p-value of a sample mean against the true mean, by the normal approximation."""
     spread = float(values.std(correction=0)) / values.numel() ** 0.5
     distance = abs(float(values.mean()) - mean)
     if spread <= 1e-12 * max(1.0, abs(mean)):

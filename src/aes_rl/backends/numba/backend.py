@@ -1,4 +1,4 @@
-"""The backend of the CPU: compiled loops. Sharing memory with NumPy costs a microsecond, a tensor operation several."""
+"""The CPU backend: compiled loops. A NumPy view costs one microsecond, a tensor operation several."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
@@ -23,7 +23,7 @@ Numbers = NDArray[Any]
 
 
 class NumbaBackend(AbstractBackend[Numbers]):
-    """Compiled loops over (member, draw)."""
+    """The CPU backend, with loops compiled by Numba."""
 
     name = "numba"
     device = torch.device("cpu")
@@ -104,7 +104,7 @@ class NumbaBackend(AbstractBackend[Numbers]):
 
 
 def _on_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function of tensors that is given arrays."""
+    """Wrap a function of tensors so that it accepts arrays."""
 
     @wraps(function)
     def call(*arguments: object) -> Tensor:

@@ -1,4 +1,4 @@
-"""The distribution on the CPU: clocks are plain numbers, the loops are compiled."""
+"""The distribution on the CPU: the clock is an int, the loops are compiled."""
 
 from collections.abc import Sequence
 
@@ -45,7 +45,7 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
     def place(self, uniforms: Numbers) -> Numbers:
         count = uniforms.shape[1] // 2
         if self.clock + count >= 2**31:
-            raise OverflowError("two billion insertions per member are the most that insertion stamps can count")
+            raise OverflowError("insertion stamps cannot count more than two billion insertions per member")
         self.check_room(count)
         slots = np.empty((len(uniforms), count), np.int64)
         loops.place(
@@ -79,7 +79,7 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
         if draw.clock == self.clock:
             return None
         if draw.clock > self.clock or draw.size > self.size:
-            raise ValueError(f"the draw was made at {draw.clock} insertions of another sampler; this has {self.clock}")
+            raise ValueError(f"the draw is of another sampler, with {draw.clock} insertions; this one has {self.clock}")
         return self.stamps.gather(1, draw.slots) <= draw.clock
 
     @override

@@ -1,7 +1,7 @@
-"""The compiled CPU loops: random numbers, sum tree, placement, rows, screening.
+"""The compiled CPU loops: random numbers, sum tree, placement, rows, validation.
 
-Every function has a twin made of tensor operations in `aes_rl.backends.torch`.
-Loops run level by level over the whole batch, so that the memory reads of different draws overlap.
+The reference implementation of every function, with tensor operations, is in `aes_rl.backends.torch`.
+The tree is descended level by level for the whole batch, so that the memory reads of different draws overlap.
 """
 
 import numpy as np
@@ -11,7 +11,7 @@ from aes_rl.streams import FIRST, GOLDEN, SECOND
 
 FAN_OUT = 16
 """Children of a tree node: two cache lines of float64."""
-_FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices spare the compiled code the test for negative ones
+_FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices avoid a check for negative indices in the compiled code
 FIFO, UNIFORM, ADAPTIVE = 0, 1, 2
 """How the slot to overwrite is chosen when the buffer is full."""
 
@@ -43,14 +43,14 @@ def _quarter_sum(row, start):
 
 @njit(cache=True, inline="always")
 def _group_sum(row, start):
-    """Sum of one node's children, quarter by quarter."""
+    """The sum of a node's children, quarter by quarter."""
     lower = _quarter_sum(row, start) + _quarter_sum(row, start + np.uint64(4))
     return lower + (_quarter_sum(row, start + np.uint64(8)) + _quarter_sum(row, start + np.uint64(12)))
 
 
 @njit(cache=True)
 def sum_groups(tree, offsets, first_member, last_member):
-    """Recompute every parent of some members. `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0."""
+    """Recompute all parents of some members. `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0."""
     for member in range(first_member, last_member):
         for level in range(1, offsets.shape[0]):
             _sum_level(tree[member], np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
@@ -64,9 +64,9 @@ def _sum_level(row, below, first):
 
 @njit(cache=True)
 def write_masses(tree, offsets, first_member, slots, masses):
-    """Write leaves in order, so that the last of a repeated slot stays, then resum the parents above them.
+    """Write leaves in order, so that the last mass of a repeated slot is used, then recompute their parents.
 
-    False, and nothing is written, where a mass is not finite and positive.
+    Returns False, and writes nothing, if a mass is not finite and positive.
     """
     for member in range(slots.shape[0]):
         for position in range(slots.shape[1]):
@@ -90,7 +90,7 @@ def write_masses(tree, offsets, first_member, slots, masses):
 
 @njit(cache=True)
 def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
-    """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform serves floor and tree."""
+    """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform per draw is used for both parts."""
     batch = uniforms.shape[1]
     remainder = np.empty(batch)
     node = np.empty(batch, np.int64)
@@ -114,7 +114,7 @@ def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
 
 @njit(cache=True)
 def _descend(row, offsets, remainder, node):
-    """Walk every draw from the root to the leaf in which its remainder of the total mass ends."""
+    """Descend from the root to the leaf at which the cumulative mass reaches `remainder`, for every draw."""
     for level in range(offsets.shape[0] - 2, -1, -1):
         first = np.uint64(offsets[level])
         if level < 2:
@@ -138,7 +138,7 @@ def _last_with_mass(row, start):
 
 @njit(cache=True)
 def _touch(row, first, node):
-    """Ask for both cache lines of every group before any is needed: the two lowest levels do not stay in the cache."""
+    """Prefetch both cache lines of every group, because the two lowest levels do not stay in the cache."""
     total = 0.0
     for position in range(node.shape[0]):
         start = first + np.uint64(node[position]) * _FAN_OUT
@@ -148,9 +148,9 @@ def _touch(row, first, node):
 
 @njit(cache=True, inline="always")
 def _child(row, start, wanted):
-    """The child in which `wanted` ends and what is left of it there: a quarter of the group, then one of its four.
+    """The child at which the cumulative mass reaches `wanted`, and the remainder: first the quarter, then the child.
 
-    Past the group's sum, where rounding may lead, it is the last child, which may be empty.
+    If rounding makes `wanted` exceed the sum of the group, it is the last child, which may be empty.
     """
     one, two = np.uint64(1), np.uint64(2)
     first = _quarter_sum(row, start)
@@ -167,7 +167,7 @@ def _child(row, start, wanted):
 
 @njit(cache=True, inline="always")
 def _passed(wanted, first, second, third):
-    """How many of three rising marks `wanted` has reached, and how far it is past the last of them; no branches."""
+    """How many of three increasing bounds `wanted` reaches, and its distance from the last of them; branch-free."""
     count = np.uint64(wanted >= first) + np.uint64(wanted >= second) + np.uint64(wanted >= third)
     mark = first if wanted >= first else 0.0
     mark = second if wanted >= second else mark
@@ -177,7 +177,7 @@ def _passed(wanted, first, second, third):
 
 @njit(cache=True)
 def place(tree, offsets, floor, kinds, clock, stamps, uniforms, slots):
-    """Choose K distinct slots per member and stamp them: appended while there is room, then by the overwrite rule."""
+    """Choose K distinct slots per member and stamp them: append until the buffer is full, then overwrite."""
     capacity = stamps.shape[1]
     members, count = slots.shape
     kept = np.empty((members, count), np.int64)
@@ -196,7 +196,7 @@ def place(tree, offsets, floor, kinds, clock, stamps, uniforms, slots):
 
 @njit(cache=True)
 def _any_but(capacity, keep, placed, u):
-    """A uniform slot other than `keep` (−1 keeps none) and those just placed."""
+    """A uniform slot, excluding `keep` (−1 for none) and those just placed."""
     is_placed = False
     for slot in placed:
         is_placed = is_placed or slot == keep
@@ -221,7 +221,7 @@ def inverse_probabilities(probabilities, size, weights):
 
 @njit(cache=True)
 def read_rows(rows, slots, out):
-    """Copy the rows of the drawn slots side by side, after asking for all their cache lines."""
+    """Copy the rows of the drawn slots to `out`, after prefetching all their cache lines."""
     width = rows.shape[2]
     for member in range(slots.shape[0]):
         touched = rows[member, 0, 0]
@@ -239,7 +239,7 @@ def read_rows(rows, slots, out):
 
 @njit(cache=True)
 def write_rows(rows, slots, packed):
-    """Put one row of every member into its slot."""
+    """Write one row per member into its slot."""
     for member in range(rows.shape[0]):
         slot = np.uint64(slots[member, 0])
         for column in range(rows.shape[2]):
@@ -248,7 +248,7 @@ def write_rows(rows, slots, packed):
 
 @njit(cache=True)
 def pack(observation, action, next_observation, reward, terminated, packed):
-    """Lay the fields of one transition of every member side by side; tells whether all are finite."""
+    """Pack one transition per member into rows; return whether all values are finite."""
     taken = observation.shape[1]
     following = taken + action.shape[1]
     for member in range(packed.shape[0]):

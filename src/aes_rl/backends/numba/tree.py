@@ -1,4 +1,4 @@
-"""The CPU's sum tree: 16 children per node, one packed array per member, compiled loops."""
+"""The sum tree on the CPU: 16 children per node, one packed array per member, compiled loops."""
 
 from typing import Any
 
@@ -49,7 +49,7 @@ class NumbaTree(AbstractSumTree[Numbers]):
         self, members: slice, slots: Numbers, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
     ) -> None:
         if kept is not None:
-            # Repetitions of a slot are kept or not together here: it was overwritten since the draw or it was not.
+            # All repetitions of a slot have the same `kept`, which says whether it was overwritten since the draw.
             masses = torch.where(kept, masses, self.masses[members].gather(1, torch.from_numpy(slots)))
         if not loops.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy()):
             raise UserError(unsound_mass(masses, members.start))
@@ -72,9 +72,9 @@ def _padded(nodes: int) -> int:
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros for large data that is read at random.
+    """Zeros, for large arrays with random access.
 
-    NumPy asks the system for huge pages and torch does not: with ordinary ones the address lookups of 256 random reads
-    evict those of the program itself, and everything around them slows down.
+    NumPy requests huge pages and torch does not. With ordinary pages, 256 random reads evict the program's own entries
+    from the TLB, which slows down everything else.
     """
     return torch.from_numpy(np.zeros(shape, NUMPY_TYPES[dtype]))

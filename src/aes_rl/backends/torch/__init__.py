@@ -1,1 +1,1 @@
-"""Tensor operations on any device: the twin that compiled loops and kernels are tested against."""
+"""Tensor operations on any device: the reference that compiled loops and kernels are tested against."""

@@ -1,4 +1,4 @@
-"""Plain tensor operations: any device, nothing is read on the host, and a CUDA graph can capture them."""
+"""Plain tensor operations for any device. They never synchronize with the host, so CUDA graphs can capture them."""
 
 from collections.abc import Callable, Sequence
 
@@ -63,7 +63,7 @@ class AbstractTensorBackend(AbstractBackend[Tensor]):
 
 
 class TorchBackend(AbstractTensorBackend):
-    """The backend of any device, and the twin that the others are tested against."""
+    """The backend for any device, and the reference that the others are tested against."""
 
     name = "torch"
 
@@ -137,7 +137,7 @@ def _mix(x: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
 
 
 def _shift(x: Int[Tensor, "..."], places: int) -> Int[Tensor, "..."]:
-    """Logical right shift: torch's keeps the sign."""
+    """Logical right shift; that of torch is arithmetic."""
     return (x >> places) & ((1 << (64 - places)) - 1)
 
 

@@ -1,4 +1,4 @@
-"""The distribution as plain tensor operations: clocks are tensors, so that a captured graph moves them too."""
+"""The distribution as plain tensor operations. The clock is a tensor, so that a captured graph advances it."""
 
 from collections.abc import Callable, Sequence
 
@@ -14,11 +14,11 @@ from aes_rl.streams import scale_to_integers
 from aes_rl.types import Draw
 
 Placing = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-"""Uniforms, slots to keep, who is fifo, who is adaptive, clock and stamps → every member's slot, stamped."""
+"""Uniforms, slots to keep, is_fifo, is_adaptive, clock and stamps → the slot of every member, stamped."""
 
 
 class TorchDistribution(AbstractDistribution[Tensor]):
-    """Distribution of the `torch` and `triton` backends, which differ in the tree."""
+    """Distribution of the `torch` and `triton` backends, which use different trees."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class TorchDistribution(AbstractDistribution[Tensor]):
     def _slots_of_arrivals(
         self, arrivals: Int[Tensor, "K"], in_turn: Int[Tensor, "P K"], uniforms: Float[Tensor, "P 2K"]
     ) -> Int[Tensor, "P K"]:
-        """The slots of K arrivals: in turn while there is room and for fifo members, else one to overwrite."""
+        """Slots of K new transitions: in turn until the buffer is full and for fifo members, else one to overwrite."""
         nowhere = torch.full_like(in_turn, self.capacity)
         kept = nowhere
         if self._any_adaptive:
-            # An empty buffer draws too, since captured code has one path, and does not use the slot.
+            # Captured code cannot branch: an empty buffer draws too, and the slot is not used.
             drawn, _ = self.tree.draw(uniforms[:, : in_turn.shape[1]], self.floor, self.size.clamp(min=1))
             kept = torch.where(self._is_adaptive, drawn, nowhere)
         chosen: list[Int[Tensor, "P 1"]] = []
@@ -127,9 +127,9 @@ class TorchDistribution(AbstractDistribution[Tensor]):
         return torch.cat(chosen, dim=1)
 
     def _any_but(self, excluded: list[Int[Tensor, "P 1"]], uniforms: Float[Tensor, "P 1"]) -> Int[Tensor, "P 1"]:
-        """A uniform slot that is none of the excluded ones; an exclusion of N excludes nothing.
+        """A uniform slot that is not excluded; an excluded slot of N excludes nothing.
 
-        The r-th free slot is r moved up once for every excluded slot at or below it, in rising order.
+        The r-th free slot is r, incremented once for every excluded slot at or below it, in increasing order.
         """
         taken = torch.cat(excluded, dim=1).sort(dim=1).values
         if len(excluded) > 1:
@@ -146,7 +146,7 @@ class TorchDistribution(AbstractDistribution[Tensor]):
 def _screened(
     masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None, fault: Bool[Tensor, "p"]
 ) -> tuple[Bool[Tensor, "p B"], Bool[Tensor, "p"]]:
-    """Where masses may be written, and the members of whom one may not."""
+    """Which masses to write, and which members have an invalid one."""
     sound = is_sound(masses)
     if kept is None:
         return sound, fault | ~sound.all(dim=1)
@@ -157,7 +157,7 @@ def _screened(
 def _screened_live(
     masses: Float[Tensor, "p n"], before: Float[Tensor, "p n"], size: Int[Tensor, ""], fault: Bool[Tensor, "p"]
 ) -> tuple[Float[Tensor, "p n"], Bool[Tensor, "p"]]:
-    """Masses of live slots, as they were before where they may not be written, and zeros behind them."""
+    """Masses of live slots, with the old mass instead of an invalid one, and zeros for empty slots."""
     is_live = torch.arange(masses.shape[1], device=masses.device) < size
     sound = is_sound(masses)
     return torch.where(is_live, torch.where(sound, masses, before), 0), fault | (is_live & ~sound).any(dim=1)

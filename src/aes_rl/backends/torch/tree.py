@@ -1,7 +1,7 @@
 """The sum tree as plain tensor operations: runs on any device and can be captured in a CUDA graph.
 
-Wide nodes instead of a deep tree, because on a GPU the number of kernels counts and the width of one does not:
-three levels reach two million slots.
+Nodes are wide and the tree is shallow, because on a GPU the number of kernels matters and their width does not: three
+levels are enough for two million slots.
 """
 
 import torch
@@ -15,7 +15,7 @@ from aes_rl.types import Counter, last_position
 
 
 class BlockTree(AbstractSumTree[Tensor]):
-    """Sums of blocks, of blocks of blocks, and so on; each level is [P, blocks, width]."""
+    """A tree of block sums; each level is [P, blocks, width]."""
 
     def __init__(self, members: int, capacity: int, device: torch.device | str, width: int = 128):
         self.width = width
@@ -71,7 +71,7 @@ class BlockTree(AbstractSumTree[Tensor]):
         return slots, (1 - floor) * shares + floor / size
 
     def _descend(self, fractions: Float[Tensor, "P B"]) -> Int[Tensor, "P B"]:
-        """The slot in which a fraction of the total mass ends."""
+        """The slot at which the cumulative mass reaches a fraction of the total."""
         node = torch.zeros_like(fractions, dtype=torch.int64)
         wanted = fractions * self.totals
         for level, nodes in zip(reversed(self.levels), reversed(self.nodes), strict=True):
@@ -79,13 +79,13 @@ class BlockTree(AbstractSumTree[Tensor]):
             child = (reached <= wanted.unsqueeze(-1)).sum(dim=-1).clamp(max=self.width - 1)
             before = torch.where(child > 0, reached.gather(-1, (child - 1).clamp(min=0).unsqueeze(-1)).squeeze(-1), 0)
             wanted = wanted - before
-            # Rounding may walk past the last mass; the last node that exists is right to within that rounding.
+            # Rounding may lead past the last mass; the last node is then correct up to rounding.
             node = (node * self.width + child).clamp(max=nodes - 1)
         return node
 
 
 def _rows(level: Float[Tensor, "p blocks width"], blocks: Int[Tensor, "p B"]) -> Float[Tensor, "p B width"]:
-    """The blocks of each member at some positions."""
+    """The blocks of each member at the given positions."""
     members, count, width = level.shape
     first = torch.arange(0, members * count, count, device=level.device).unsqueeze(-1)
     return level.reshape(members * count, width).index_select(0, (first + blocks).view(-1)).view(*blocks.shape, width)
@@ -97,7 +97,7 @@ def _last_of_repeated(
     kept: Bool[Tensor, "p B"] | None,
     before: Float[Tensor, "p N"],
 ) -> Float[Tensor, "p B"]:
-    """Give every repetition of a slot the mass of its last kept one, or the mass it has where none is kept."""
+    """For every repetition of a slot the mass of the last one that is kept, or the old mass if none is."""
     counts = torch.ones_like(slots, dtype=torch.bool) if kept is None else kept
     last, exists = last_position(slots, counts)
     return torch.where(exists, masses.gather(1, last), before.gather(1, slots))

@@ -1,4 +1,4 @@
-"""The backend of NVIDIA GPUs: one kernel instead of dozens of tensor operations."""
+"""The backend for NVIDIA GPUs: single kernels instead of dozens of tensor operations."""
 
 from collections.abc import Callable, Sequence
 from importlib import import_module
@@ -17,7 +17,7 @@ from aes_rl.types import Counter
 
 
 class TritonBackend(AbstractTensorBackend):
-    """Tensor operations, with kernels where they save many."""
+    """Tensor operations, with Triton kernels where one replaces many operations."""
 
     name = "triton"
 

@@ -1,6 +1,7 @@
 """Random numbers, sum tree, placement and rows as one kernel each instead of dozens of tensor operations.
 
-Every kernel has a twin made of tensor operations in `aes_rl.backends.torch`. Imported only where Triton is.
+The reference implementation of every kernel, with tensor operations, is in `aes_rl.backends.torch`. This module is
+imported only if Triton is installed.
 """
 
 import torch
@@ -24,7 +25,7 @@ def _mix(x):
 
 @triton.jit
 def uniform(keys, counter, out, count, BLOCK: tl.constexpr):
-    """`out` [P, count] gets the numbers of `Streams.uniform`; one program per member and BLOCK elements."""
+    """Fill `out` [P, count] with the numbers of `Streams.uniform`; one program per member and BLOCK elements."""
     member = tl.program_id(0)
     golden = tl.full((), _GOLDEN, tl.uint64)
     start = _mix(tl.load(keys + member).to(tl.uint64) + tl.load(counter).to(tl.uint64) * golden)
@@ -40,7 +41,7 @@ def draw(
     nodes_0, nodes_1, nodes_2, nodes_3, slots, probabilities, count,
     LEVELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """One draw of one member per program: see `BlockTree.draw`."""
+    """`BlockTree.draw`, one draw of one member per program."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, WIDTH)
     number = tl.load(uniforms + member * count + position)
@@ -50,7 +51,7 @@ def draw(
     share = tl.minimum(tl.maximum(share, 0.0), 1.0)
     node = tl.zeros((), tl.int64)
     total = tl.full((), 1.0, tl.float64)
-    if floor < 1:  # a member that draws uniformly has no use for masses
+    if floor < 1:  # a member that draws uniformly does not use masses
         total = tl.zeros((), tl.float64)
         wanted = total
         for down in tl.static_range(LEVELS):
@@ -80,7 +81,7 @@ def draw(
 
 @triton.jit
 def write_leaves(leaves, stride, slots, masses, kept, count, HAS_KEPT: tl.constexpr, BLOCK: tl.constexpr):
-    """Set one slot's mass per program; of a slot named twice every program writes the last kept mass."""
+    """Set the mass of one slot per program; for a repeated slot every program writes the last kept mass."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, BLOCK)
     inside = column < count
@@ -96,7 +97,7 @@ def write_leaves(leaves, stride, slots, masses, kept, count, HAS_KEPT: tl.conste
 
 @triton.jit
 def sum_blocks(below, below_stride, above, above_stride, slots, count, DIVISOR: tl.constexpr, WIDTH: tl.constexpr):
-    """Sum the block below that a slot's ancestor stands for; programs that share an ancestor write the same sum."""
+    """Recompute the ancestor of one slot per program; programs that share an ancestor write the same sum."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     node = tl.load(slots + member * count + position) // DIVISOR
     masses = tl.load(below + member * below_stride + node * WIDTH + tl.arange(0, WIDTH))
@@ -108,7 +109,7 @@ def write_one(
     slots, masses, kept, level_0, level_1, level_2, level_3, blocks_0, blocks_1, blocks_2, blocks_3,
     HAS_KEPT: tl.constexpr, LEVELS: tl.constexpr, WIDTH: tl.constexpr,
 ):  # fmt: skip
-    """Set one slot's mass of one member per program, and the sums above it."""
+    """Set the mass of one slot of one member per program, and the sums above it."""
     member = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, WIDTH)
     node, value = tl.load(slots + member), tl.load(masses + member)
@@ -131,7 +132,7 @@ def write_one(
 
 @triton.jit
 def place(uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, capacity):
-    """Where one member's next transition goes, one per program: see `TorchDistribution.place` for one of them."""
+    """`TorchDistribution.place` for one transition, one member per program."""
     member = tl.program_id(0).to(tl.int64)
     now = tl.load(clock)
     spared = tl.where(tl.load(is_adaptive + member) != 0, tl.load(kept + member), capacity)
@@ -146,7 +147,7 @@ def place(uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, capacity):
 
 @triton.jit
 def write_row(rows, slots, packed, capacity, width, BLOCK: tl.constexpr):
-    """Copy one member's packed row into its slot."""
+    """Write the packed row of one member into its slot."""
     member = tl.program_id(0).to(tl.int64)
     column = tl.arange(0, BLOCK)
     inside = column < width
@@ -156,7 +157,7 @@ def write_row(rows, slots, packed, capacity, width, BLOCK: tl.constexpr):
 
 @triton.jit
 def read_row(rows, slots, out, capacity, width, count, BLOCK: tl.constexpr):
-    """Copy one drawn row out."""
+    """Copy the row of one drawn slot to `out`."""
     member, position = tl.program_id(0).to(tl.int64), tl.program_id(1)
     column = tl.arange(0, BLOCK)
     inside = column < width
@@ -182,7 +183,7 @@ def placed(
     clock: Int[Tensor, ""],
     stamps: Int[Tensor, "P N"],
 ) -> Int[Tensor, "P 1"]:
-    """Every member's slot for its next transition, stamped."""
+    """The slot of every member for its next transition, stamped."""
     slots = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)
     place[(len(uniforms),)](uniforms, kept, is_fifo, is_adaptive, clock, stamps, slots, stamps.shape[1], num_warps=1)
     return slots

@@ -1,11 +1,11 @@
 """Layers, norms and optimiser of P members' networks: bias, ReLU and norms are fused into the matrix product.
 
-A matrix library's products of a few hundred rows leave the biases, the rectifiers, their derivatives and the sums to
-some fifty kernels more, each as long as a product. The twins are the plain pass of `gradients.perceptron` and torch's
-Adam. Imported only where Triton is.
+With a matrix library, biases, ReLUs, their derivatives and sums take about fifty more kernels, and for a few hundred
+rows each takes as long as a product. The reference implementations are `_Pass` in `gradients.perceptron` and torch's
+Adam. This module is imported only if Triton is installed.
 
-Products follow `torch.get_float32_matmul_precision`: at "highest" a number enters as the sum of two 19-bit ones, whose
-products lose no more than float32 does, and at "high" or "medium" as one.
+Products follow `torch.get_float32_matmul_precision`: at "highest", every operand is split into the sum of two 19-bit
+numbers, with no more rounding error than float32; at "high" or "medium" it is rounded to one.
 """
 
 from typing import Any, NamedTuple
@@ -18,15 +18,15 @@ from torch import Tensor
 
 
 class Tile(NamedTuple):
-    """What one program computes of a product, and how."""
+    """The tile of a product that one program computes."""
 
     rows: int
     columns: int
     inner: int
-    """How much of the summed axis it reads at a time."""
+    """Elements of the summed axis per iteration."""
     warps: int
     stages: int
-    """Reads under way at a time."""
+    """Pipeline stages: loads in flight at a time."""
 
 
 class Tiles(NamedTuple):
@@ -37,8 +37,8 @@ class Tiles(NamedTuple):
     parameters: Tile
 
 
-# Hopper's own matrix instruction takes four warps and wants float32 operands side by side along the summed axis, as the
-# backward pass has them. Elsewhere two warps and the older instruction are up to three times as fast.
+# Hopper's matrix instruction needs four warps and float32 operands that are contiguous along the summed axis, as in the
+# backward pass. Elsewhere two warps and the older instruction are up to three times as fast.
 _TILES = {
     "tf32": Tiles(Tile(64, 64, 32, 2, 3), Tile(64, 64, 32, 4, 3), Tile(32, 128, 32, 2, 3)),
     "tf32x3": Tiles(Tile(32, 64, 32, 2, 3), Tile(128, 64, 32, 8, 3), Tile(32, 128, 32, 2, 3)),
@@ -71,7 +71,7 @@ def product(
     HAS_BIAS: tl.constexpr, HAS_RELU: tl.constexpr, HAS_MASK: tl.constexpr,
     PRECISION: tl.constexpr, ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
-    """One tile a program of [left, late] · right, with bias and ReLU, or zero where `entered` is not positive."""
+    """One tile per program of [left, late] · right, with bias and ReLU, or zero where `entered` is not positive."""
     copy = tl.program_id(2).to(tl.int64)
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
@@ -103,7 +103,7 @@ def parameter_gradients(
     BATCH: tl.constexpr, HAS_LATE: tl.constexpr, PRECISION: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
-    """One tile a program of [inputs, late]ᵀ · gradient; the last tile is the sum of the gradient, for the bias."""
+    """One tile per program of [inputs, late]ᵀ · gradient; the last tile is the sum of the gradient, for the bias."""
     tile, copy = tl.program_id(0), tl.program_id(2).to(tl.int64)
     column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     gradient += copy * gradient_member
@@ -162,7 +162,7 @@ def norms(
     WIDTH_1: tl.constexpr, WIDTH_2: tl.constexpr, WIDTH_3: tl.constexpr, LAST: tl.constexpr,
     ROWS: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Some samples' squared gradient norms over all layers, a program: Σ (1 + ‖entering‖²)·‖gradient‖²."""
+    """Squared gradient norms over all layers, ROWS samples per program: Σ (1 + ‖input‖²)·‖gradient‖²."""
     place = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     inside = place < count
     member, row = place // batch // share, place % batch
@@ -193,11 +193,11 @@ def adam(
     parameters, gradients, means, squares, following, steps, size, rate, decay, target_rate,
     HAS_TARGET: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """One step of Adam for BLOCK parameters a program, whose target copies then follow."""
+    """One step of Adam for BLOCK parameters per program, followed by the update of their targets."""
     at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = at < size
     step = tl.load(steps).to(tl.float64)
-    # β^t by its logarithm, in float64: 1 − β^t cancels at the start.
+    # β^t = exp(t·log β) in float64, because 1 − β^t loses precision for small t.
     first = (1 - tl.exp(step * -0.10536051565782628)).to(tl.float32)
     second = (1 - tl.exp(step * -0.0010005003335835335)).to(tl.float32)
     value = tl.load(parameters + at, inside, 0.0)
@@ -222,7 +222,7 @@ def layer(
     out: Float[Tensor, "K B out"],
     has_relu: bool,
 ) -> None:
-    """Out ← [inputs, late] · weight + bias, and ReLU of that if asked; every member's K/P copies share its inputs."""
+    """Out ← [inputs, late] · weight + bias, with an optional ReLU. The K/P copies of a member share its inputs."""
     _product(inputs, late, weight, out, bias=bias, has_relu=has_relu)
 
 
@@ -232,7 +232,7 @@ def input_gradient(
     entered: Float[Tensor, "K B in"] | None,
     out: Float[Tensor, "K B in"],
 ) -> None:
-    """Out ← gradient · weightᵀ, and zero where the rectified `entered`, if given, is zero."""
+    """Out ← gradient · weightᵀ, and zero where the ReLU output `entered`, if given, is zero."""
     _product(gradient, None, weight.transpose(1, 2), out, entered=entered)
 
 
@@ -243,7 +243,7 @@ def layer_gradients(
     of_weight: Float[Tensor, "K all_in out"],
     of_bias: Float[Tensor, "K 1 out"],
 ) -> None:
-    """The gradients of a layer's weight and bias, written where they belong."""
+    """Write the gradients of a layer's weight and bias into `of_weight` and `of_bias`."""
     copies, batch, columns = gradient.shape
     width, late_width = inputs.shape[-1], 0 if late is None else late.shape[-1]
     block, across, inner, warps, stages = _cut(_TILES[_precision()].parameters, width, columns)
@@ -264,9 +264,9 @@ def squared_norms(
     last: Float[Tensor, "K B out"],
     out: Float[Tensor, "K B"],
 ) -> None:
-    """Out ← every sample's squared gradient norm over a whole network, from what entered and left its layers.
+    """Out ← the squared gradient norm of every sample over a whole network, from layer inputs and output gradients.
 
-    `hidden` are the views of one tensor laid out as `gradients` is: the hidden layers side by side.
+    `hidden` are views of one tensor with the layout of `gradients`: the hidden layers concatenated.
     """
     copies, batch, _ = last.shape
     widths = [part.shape[-1] for part in hidden] + [0] * (3 - len(hidden))
@@ -290,7 +290,7 @@ def adam_(
     following: Float[Tensor, "size"] | None,
     target_rate: float,
 ) -> None:
-    """One step of Adam along the block's gradient, at step number `steps`; then its target copy follows, if any."""
+    """One step of Adam along the block's gradient, at step number `steps`; then update its target, if any."""
     adam[(triton.cdiv(block.numel(), 1024),)](
         block, block.grad, mean, square, block if following is None else following, steps, block.numel(),
         learning_rate, weight_decay, target_rate, HAS_TARGET=following is not None, BLOCK=1024, num_warps=4,
@@ -319,7 +319,7 @@ def _product(
 
 
 def _rows(tensor: Tensor | None, instead: Tensor | None = None) -> tuple[Any, int, int]:
-    """A tensor with the strides of its members and rows; one that is not read stands in for None."""
+    """A tensor with the strides of its members and rows; `instead`, which is not read, replaces None."""
     present = instead if tensor is None else tensor
     assert present is not None
     assert present.stride(-1) == 1 or present.shape[-1] == 1
@@ -327,12 +327,12 @@ def _rows(tensor: Tensor | None, instead: Tensor | None = None) -> tuple[Any, in
 
 
 def _shares(copies: int, inputs: Tensor, late: Tensor | None) -> tuple[int, int]:
-    """How many copies of a network read the same inputs, and the same late ones."""
+    """Number of copies of a network that share the same inputs, and the same late inputs."""
     return copies // len(inputs), 1 if late is None else copies // len(late)
 
 
 def _cut(tile: Tile, rows: int, columns: int) -> Tile:
-    """A tile no larger than what there is; its sides are powers of two that a matrix unit takes."""
+    """A tile no larger than the matrix; its sides are powers of two that the matrix unit supports."""
     return tile._replace(rows=_side(rows, tile.rows), columns=_side(columns, tile.columns))
 
 

@@ -1,4 +1,4 @@
-"""The block tree with draws and writes as kernels of their own."""
+"""The block tree with Triton kernels for draws and writes."""
 
 from itertools import pairwise
 
@@ -23,7 +23,7 @@ class TritonTree(AbstractSumTree[Tensor]):
         self._blocks = BlockTree(members, capacity, device)
         self._levels, self._nodes, self._width = self._blocks.levels, self._blocks.nodes, self._blocks.width
         if len(self._levels) > _MOST_LEVELS:
-            raise ValueError(f"capacity is {capacity:,}; at most {self._width**_MOST_LEVELS:,} slots fit on a GPU")
+            raise ValueError(f"capacity is {capacity:,}; a GPU supports at most {self._width**_MOST_LEVELS:,} slots")
         self.masses = self._blocks.masses
 
     @property
