@@ -13,6 +13,8 @@ from aes_rl.samplers.sampler import Sampler
 from aes_rl.samplers.uniform import UniformRule
 from aes_rl.types import Signal
 
+_REPORTED = Signal.TD_ERROR | Signal.GRADIENT_NORM
+
 
 @dataclass(frozen=True)
 class Broken:
@@ -126,6 +128,25 @@ def test_norms_of_all_sizes_do_not_overflow_predictions(low_and_high, backend) -
         require_sound(sampler)
         assert sampler.weights(draw(sampler, backend)).isfinite().all()
     sampler.check()
+
+
+@pytest.mark.parametrize("name", [name for name, rule in RULES.items() if rule.needs & _REPORTED])
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_signal_that_is_not_finite_leaves_no_trace_where_it_cannot_raise(name, value) -> None:
+    """Whatever a rule keeps stays finite, and so do the masses."""
+    sampler = Sampler([RULES[name].config_type()], capacity=8, total_updates=100, backend="torch")
+    for _ in range(6):
+        place(sampler, "torch")
+    for update in range(1, 4):
+        values = torch.rand(1, 8) + 0.5
+        values[0, 3] = value
+        sampler.feedback(draw(sampler, "torch"), Signals(values, {"actor": values, "critic": values}))
+        sampler.advance(update)
+        require_sound(sampler)
+    for entry, state in sampler.state_dict().items():
+        assert state.isfinite().all(), entry
+    with pytest.raises(ValueError, match="member"):
+        sampler.check()
 
 
 def test_masses_of_live_slots_alone_are_refused(monkeypatch) -> None:

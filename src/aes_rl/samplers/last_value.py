@@ -86,8 +86,8 @@ def _learned(
     keep: float,
 ) -> tuple[Float[Tensor, "p 2"], Float[Tensor, "p B"]]:
     """The sums and the masses after a report; no mass is below a thousandth of the mean."""
-    roots = squared_norms.double().sqrt()
-    weights = torch.where(is_current & (roots > 0), weights, 0.0)
+    roots = torch.where(is_current, squared_norms, 0).double().sqrt()
+    weights = torch.where(roots > 0, weights, 0.0)
     moments = keep * moments + torch.stack([weights, weights * roots], dim=-1).sum(dim=1)
     return moments, torch.maximum(roots, 1e-3 * _mean(moments)).clamp(min=1e-150)
 
