@@ -26,7 +26,7 @@ OPTIONS = {
     "Pendulum-v1": {"learning_rate": 1e-3},
     "Hopper-v5": {"learning_rate": 1e-3, "ent_coef": 0.2, "gradient_steps": 4},
 }
-"""What differs from the library's defaults, with which uniform (314) and prioritised (340) missed Hopper's bar."""
+"""What differs from the library's defaults, with which uniform (314) and prioritized (340) missed Hopper's bar."""
 SEEDS = range(10)
 
 

@@ -312,12 +312,12 @@ def test_a_model_that_was_not_attached_says_so() -> None:
         (lambda: make("SAC", "adaptive", use_sde=True), UserError, "use_sde is on"),
         (lambda: make("SAC", "adaptive", n_steps=3), UserError, "n_steps is 3"),
         (lambda: make("SAC", "adaptive", optimize_memory_usage=True), UserError, "optimize_memory_usage"),
-        (lambda: make("SAC", "prioritised annealed"), ValueError, "give total_updates"),
+        (lambda: make("SAC", "prioritized annealed"), ValueError, "give total_updates"),
     ],
 )
 @pytest.mark.filterwarnings("ignore:`n_steps=3` is ignored")
 def test_what_is_not_supported_is_refused(make_model, error, line, monkeypatch) -> None:
-    monkeypatch.setitem(SAMPLERS, "prioritised annealed", Prioritized())
+    monkeypatch.setitem(SAMPLERS, "prioritized annealed", Prioritized())
     with pytest.raises(error, match=line):
         attach(make_model())
 

@@ -58,7 +58,7 @@ def test_needs_are_the_union_of_the_members() -> None:
     assert replay.sampler.needs == Signal.TD_ERROR | Signal.EVERY_GRADIENT_NORM
 
 
-def test_weight_exponent_of_prioritised_replay_is_annealed() -> None:
+def test_weight_exponent_of_prioritized_replay_is_annealed() -> None:
     replay = replay_of([Prioritized()], [0], "numba")
     (part,) = replay.sampler._slices
     seen = []
@@ -68,7 +68,7 @@ def test_weight_exponent_of_prioritised_replay_is_annealed() -> None:
     assert seen == pytest.approx([0.7, 1.0, 1.0])
 
 
-def test_weights_of_prioritised_replay_by_hand() -> None:
+def test_weights_of_prioritized_replay_by_hand() -> None:
     """(n·p)^(−0.4) over its largest: three slots with masses 1, 1 and 8^0.6 after one report."""
     replay = replay_of([Prioritized()], [0], "numba")
     for step in range(3):
