@@ -50,8 +50,8 @@ def test_a_variant_learns_as_the_sampler_with_these_options(tmp_path) -> None:
         ("adaptive:flor=0.5", "there is no option 'flor'"),
         ("adaptive:floor=0", "floor is 0"),
         ("adaptive:", "write name=value"),
-        ("adaptive:floor=0.5,floor=0.6", "an option twice"),
-        ("adaptive:forget-every=30,forget_every=40", "an option twice"),
+        ("adaptive:floor=0.5,floor=0.6", "repeats an option"),
+        ("adaptive:forget-every=30,forget_every=40", "repeats an option"),
         ("adaptive:nu=automatic", "takes auto or float, not 'automatic'"),
     ],
 )
