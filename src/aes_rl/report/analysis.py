@@ -7,7 +7,7 @@ import numpy as np
 from aes_rl import paper
 from aes_rl.report.curves import Array, Curve, common
 from aes_rl.report.load import BASELINE, Results
-from aes_rl.report.measures import Measures, measure, smooth
+from aes_rl.report.measures import Measures, centred, measure, smooth
 from aes_rl.report.paper_table import PaperRow, paper_rows
 from aes_rl.report.statistics import Interval, interquartile_mean, probability_of_improvement, with_interval
 
@@ -45,9 +45,9 @@ class Aggregate(NamedTuple):
     finals: dict[str, Array]
     """[runs, tasks] by sampler."""
     fractions: Array
-    """Fractions of each task's environment steps, from the first with as many evaluations as a trailing mean needs."""
+    """Fractions of each task's environment steps, from the first at which every task was evaluated."""
     curves: dict[str, Array]
-    """[runs, tasks, fractions] by sampler."""
+    """[runs, tasks, fractions] by sampler, smoothed by a centred mean."""
     interquartile_means: dict[str, Interval]
     baseline: str
     """Uniform replay (of the first directory that has it), or the first sampler if uniform replay was not run."""
@@ -112,7 +112,7 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
             del complete[task]
     if not complete:
         return None
-    fractions = _full_windows(complete, seeds, window)
+    fractions = _evaluated(complete, seeds)
     finals: dict[str, list[Array]] = {sampler: [] for sampler in samplers}
     curves: dict[str, list[Array]] = {sampler: [] for sampler in samplers}
     for task, methods in complete.items():
@@ -120,10 +120,10 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
         for sampler in samplers:
             chosen = [methods[sampler][seed] for seed in seeds]
             steps, scores = common(chosen)
-            smoothed = (smooth(scores, window) - low) / (high - low)
-            finals[sampler].append(smoothed[:, -1])
+            normalized = (scores - low) / (high - low)
+            finals[sampler].append(smooth(normalized, window)[:, -1])
             at = fractions * steps[-1]
-            curves[sampler].append(np.stack([np.interp(at, steps, run) for run in smoothed]))
+            curves[sampler].append(np.stack([np.interp(at, steps, run) for run in centred(normalized, window)]))
     matrices = {sampler: np.stack(columns, axis=1) for sampler, columns in finals.items()}
     return Aggregate(
         agent,
@@ -156,12 +156,12 @@ def _scale(
     return float(np.mean(first)), float(np.mean(last))
 
 
-def _full_windows(complete: dict[str, dict[str, dict[int, Curve]]], seeds: tuple[int, ...], window: int) -> Array:
-    """The fractions at which the trailing means of all runs have all their evaluations; the last one at least."""
-    begin = 0.0
+def _evaluated(complete: dict[str, dict[str, dict[int, Curve]]], seeds: tuple[int, ...]) -> Array:
+    """The fractions from the first evaluation of all runs on."""
+    begins = []
     for methods in complete.values():
         for runs in methods.values():
             steps, _ = common([runs[seed] for seed in seeds])
-            begin = max(begin, float(steps[min(window, len(steps)) - 1] / steps[-1]))
-    is_full = np.greater_equal(_FRACTIONS, min(begin, 1.0) - 1e-9)
-    return _FRACTIONS[is_full]
+            begins.append(steps[0] / steps[-1])
+    begin = max(begins) - 1e-9
+    return np.array([fraction for fraction in _FRACTIONS if fraction >= begin])

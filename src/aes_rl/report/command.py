@@ -92,7 +92,7 @@ def write_report(args: Report) -> Path:
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
-    _console.print(f"{smoothing} (--window)")
+    _console.print(f"{smoothing} --window changes the number.", highlight=False)
     _console.print(f"the page is {path}", markup=False)
     return path
 
@@ -118,8 +118,8 @@ def _title(args: Report) -> str:
 
 def _smoothing(window: int) -> str:
     if window == 1:
-        return "Scores are single evaluations, not smoothed."
-    return f"Scores are means of the last {window} evaluations."
+        return "Final scores and measures are of single evaluations."
+    return f"Final scores and measures are of means of {window} evaluations."
 
 
 def _tell_short(results: Results, window: int) -> None:
@@ -127,8 +127,8 @@ def _tell_short(results: Results, window: int) -> None:
     fewest = min(len(curve.steps) for curve in results.curves)
     if fewest < window:
         results.tell(
-            f"scores are means of the last {counted(window, 'evaluation')}, and some runs have {fewest}; use a smaller "
-            "--window"
+            f"final scores are means of the last {counted(window, 'evaluation')}, and some runs have {fewest}; use a "
+            "smaller --window"
         )
 
 

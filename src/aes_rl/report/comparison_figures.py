@@ -76,27 +76,17 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
     figure = Figure(figsize=(WIDTH, 4.2), layout="constrained")
     sides = figure.subplots(1, 2, sharey=True)
     markers = dict(zip(dict.fromkeys(one.task for one in measured), cycle(_MARKERS), strict=False))
-    shown: dict[str, Artist] = {}
+    agents = sorted({one.agent for one in measured}, reverse=True)
+    fills = {agent: "" if number == 0 else "white" for number, agent in enumerate(agents)}
     for one in measured:
         colour, _ = look_of(one.sampler)
-        inside = colour if one.agent == "sac" else "white"
         for axis, improvement in zip(sides, (one.training_improvement, one.final_improvement), strict=True):
             axis.plot(
-                one.captured, improvement.value, color=colour, marker=markers[one.task], markerfacecolor=inside,
-                linestyle="none", clip_on=False,
+                one.captured, improvement.value, color=colour, marker=markers[one.task],
+                markerfacecolor=fills[one.agent] or colour, linestyle="none", clip_on=False,
             )  # fmt: skip
-        shown.setdefault(sampler_in_words(one.sampler), Line2D([], [], color=colour, linewidth=4))
-    agents = {one.agent for one in measured}
-    for agent in sorted(agents):
-        inside = "#444444" if agent == "sac" else "white"
-        if len(agents) > 1:
-            shown[f"{agent.upper()} ({'filled' if agent == 'sac' else 'hollow'})"] = Line2D(
-                [], [], color="#444444", marker="o", markerfacecolor=inside, linestyle="none"
-            )
-    for task, marker in markers.items():
-        shown[paper.name_of(task)] = Line2D([], [], color="#444444", marker=marker, linestyle="none")
     lowest = min(one.captured for one in measured)
-    for axis, score in zip(sides, ("by mean return\nduring training", "by final score"), strict=True):
+    for axis, score in zip(sides, ("by mean return during training", "by final score"), strict=True):
         axis.axhline(0.5, color="#999999", linewidth=0.8)
         axis.axvline(0, color="#999999", linewidth=0.8)
         scale_fractions(axis, "x", lowest)
@@ -104,8 +94,28 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
         axis.set_xlabel("captured fraction")
         axis.set_ylim(-0.05, 1.05)
     sides[0].set_ylabel("probability of improvement\nover uniform replay")
-    legend_below(figure, shown, 3)
+    looks = {sampler_in_words(one.sampler): look_of(one.sampler)[0] for one in measured}
+    samplers = {name: Line2D([], [], color=colour, linewidth=4) for name, colour in looks.items()}
+    kinds = {f"{agent.upper()}, {'hollow' if fill else 'filled'}": _sign("o", fill) for agent, fill in fills.items()}
+    tasks = {paper.name_of(task): _sign(marker) for task, marker in markers.items()}
+    columns = [samplers, kinds if len(agents) > 1 else {}, tasks]
+    height = max(len(samplers), len(kinds), -(-len(tasks) // 2))
+    legend_below(figure, _in_columns([column for column in columns if column], height), 4)
     return figure
+
+
+def _sign(marker: str, fill: str = "") -> Line2D:
+    return Line2D([], [], color="#444444", marker=marker, markerfacecolor=fill or "#444444", linestyle="none")
+
+
+def _in_columns(kinds: list[dict[str, Line2D]], height: int) -> dict[str, Artist]:
+    """Entries of a legend that is filled by columns, so that a new kind begins a new column."""
+    shown: dict[str, Artist] = {}
+    for number, kind in enumerate(kinds):
+        shown |= kind
+        missing = -len(kind) % height if number < len(kinds) - 1 else 0
+        shown |= {" " * (len(shown) + blank + 1): Line2D([], [], linestyle="none") for blank in range(missing)}
+    return shown
 
 
 def _name(sampler: str) -> str:

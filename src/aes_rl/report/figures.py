@@ -94,8 +94,10 @@ def legend_below(figure: Figure, shown: Mapping[str, Artist], columns: int | Non
 
     A long legend makes the figure higher, so that the panels keep their size.
     """
-    longest = max(map(len, shown), default=0) + 6
-    columns = columns or max(1, min(6, int(14 * figure.get_figwidth() / longest)))
+    width = figure.get_figwidth()
+    inches = [0.065 * len(name) + 0.6 for name in shown]
+    most = len(shown) if sum(inches) <= width else int(width / max(inches))
+    columns = columns or max(1, min(6, most))
     height, needed = figure.get_figheight(), 0.2 * -(-len(shown) // columns)
     figure.set_figheight(height + max(0.0, needed - 0.35 * height))
     names = [for_figure(name) for name in shown]
@@ -112,7 +114,7 @@ def label_steps(axis: Axes, task: str, what: str) -> None:
     axis.set_title(for_figure(task))
     axis.set_xlabel("environment steps")
     axis.set_ylabel(what)
-    axis.xaxis.set_major_locator(MaxNLocator(5))
+    axis.xaxis.set_major_locator(MaxNLocator(5, steps=[1, 2, 2.5, 5, 10]))
     axis.xaxis.set_major_formatter(FuncFormatter(lambda steps, _: short(steps)))
 
 
@@ -129,11 +131,11 @@ def scale_fractions(axis: Axes, side: str, lowest: float) -> None:
     ticks = [tick for tick in (-100.0, -30.0, -10.0, -3.0, -1.0) if tick >= bottom] + [0.0, 0.5, 1.0]
     names = [f"{tick:g}".replace("-", "−") for tick in ticks]
     if side == "x":
-        axis.set_xscale("symlog", linthresh=1, linscale=2)
+        axis.set_xscale("symlog", linthresh=1, linscale=1)
         axis.set_xlim(bottom, 1.08)
         axis.set_xticks(ticks, names)
     else:
-        axis.set_yscale("symlog", linthresh=1, linscale=2)
+        axis.set_yscale("symlog", linthresh=1, linscale=1)
         axis.set_ylim(bottom, 1.08)
         axis.set_yticks(ticks, names)
     axis.minorticks_off()

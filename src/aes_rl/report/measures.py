@@ -53,6 +53,20 @@ def smooth(scores: Array, window: int) -> Array:
     return np.stack([scores[..., max(0, end - window) : end].mean(axis=-1) for end in ends], axis=-1)
 
 
+def centred(scores: Array, window: int) -> Array:
+    """Centred moving average along the last axis, for figures.
+
+    Near the start, where curves rise, it averages over fewer scores on both sides, so that the curve is not shifted;
+    near the end over fewer after the point.
+    """
+    count, half = scores.shape[-1], window // 2
+    means = []
+    for index in range(count):
+        before = min(index, half)
+        means.append(scores[..., index - before : index + before + 1].mean(axis=-1))
+    return np.stack(means, axis=-1)
+
+
 def best_of(values: dict[str, Measures], name: str) -> set[str]:
     """The methods with the best value of a measure. Learning speed has no best if a max score is negative.
 

@@ -23,7 +23,7 @@ def sections(
             Section(f"During training, {agent.upper()}", _training(results, agent, window, references, directory))
         )
     made += [
-        Section(f"All tasks together, {whole.agent.upper()}", _aggregate(whole, window, directory))
+        Section(f"All tasks together, {whole.agent.upper()}", _aggregate(whole, directory))
         for whole in analysis.aggregates(results, window)
     ]
     against = comparison.captured_against_score(judged)
@@ -79,29 +79,20 @@ def _training(results: Results, agent: str, window: int, references: list[Refere
 
 def _curves_caption(results: Results, agent: str, window: int) -> str:
     own = [curve for curve in results.curves if curve.agent == agent]
-    longest = max(len(curve.steps) for curve in own)
-    parts = []
-    if longest == 1:
-        parts.append("One evaluation per run: mean over seeds")
-    elif 1 < window <= longest:
-        parts.append(
-            f"Thick lines: mean over seeds of the mean of the last {window} evaluations, from the first step that has "
-            "as many. Thin lines: mean over seeds of single evaluations"
-        )
-    else:
-        parts.append("Mean over seeds of single evaluations")
+    is_single = max(len(curve.steps) for curve in own) == 1
+    caption = "Mean over seeds of single evaluations."
+    if window > 1 and not is_single:
+        caption = f"Mean over seeds, smoothed by a centred mean over {window} evaluations, over fewer near both ends."
     if max(len(results.seeds_of(curve.key)) for curve in own) > 1:
-        parts.append(
-            "Bands: ± standard deviation over seeds" if longest > 1 else "Bars: ± standard deviation over seeds"
-        )
-    return ". ".join(parts) + "."
+        caption += f" {'Bars' if is_single else 'Bands'}: ± standard deviation over seeds."
+    return caption
 
 
 def _over_seeds(count: int) -> str:
     return "one seed" if count == 1 else "median and quartiles over seeds"
 
 
-def _aggregate(whole: analysis.Aggregate, window: int, directory: Path) -> list[Picture]:
+def _aggregate(whole: analysis.Aggregate, directory: Path) -> list[Picture]:
     name = whole.agent.upper()
     interval = "intervals are 95 % stratified bootstrap" if len(whole.seeds) > 1 else "one seed gives no interval"
     caption = (
@@ -114,8 +105,8 @@ def _aggregate(whole: analysis.Aggregate, window: int, directory: Path) -> list[
         picture(scores, caption, f"Final scores over all tasks, {name}"),
         picture(
             profiles,
-            "Left: share of runs with a final score above τ. Right: scores during training, from the first step at "
-            f"which {counted(window, 'evaluation')} of every task can be averaged.",
+            "Left: share of runs with a final score above τ. Right: scores during training, from the first evaluation "
+            "of every task on, smoothed as the learning curves.",
             f"Performance profile and sample efficiency, {name}",
         ),
     ]

@@ -125,8 +125,9 @@ def number(value: float) -> str:
     if value != value:
         return "–"
     if value and abs(value) < 0.1:
-        return f"{value:.2e}"
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+        digits, exponent = f"{value:.2e}".split("e")
+        return f"{digits}e{int(exponent)}"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.{1 if abs(value) < 10_000 else 0}f}"
 
 
 def _measures(row: Row, is_untouched: bool) -> Measures | None:

@@ -12,7 +12,7 @@ from aes_rl import paper
 from aes_rl.report.curves import Array, Steps, common
 from aes_rl.report.figures import LOOK, Look, label_steps, look_of, panels, samplers_below, scale_fractions
 from aes_rl.report.load import Readings, Results
-from aes_rl.report.measures import smooth
+from aes_rl.report.measures import centred
 from aes_rl.report.reference import Reference
 
 _LOWEST_SHOWN = 2
@@ -46,8 +46,7 @@ Panel = dict[str, Quartiles]
 def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
     """Learning curves of one agent, one panel per task: mean ± standard deviation over seeds, as in the paper.
 
-    A trailing mean is drawn from the first step at which it has all its evaluations; before, it would mix means over
-    one evaluation and over many. A thin line is the mean over seeds of single evaluations.
+    They are smoothed by a centred mean. The trailing mean of the measures would shift them, most of all at the start.
     """
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
     figure, axes = panels(len(tasks))
@@ -103,15 +102,12 @@ def gradient_variances(results: Results, agent: str) -> Figure | None:
 
 def _band(axis: Axes, steps: Steps, scores: Array, window: int, look: Look) -> Line2D:
     """Mean and standard deviation over seeds: a line with a band, or a marker with a bar for one evaluation."""
-    colour, _ = look
-    if len(steps) >= window > 1:
-        axis.plot(steps, scores.mean(axis=0), color=colour, linewidth=0.6, alpha=0.5)
-        steps, scores = steps[window - 1 :], smooth(scores, window)[:, window - 1 :]
-    mean = scores.mean(axis=0)
+    smoothed = centred(scores, window)
+    mean = smoothed.mean(axis=0)
     line = _line(axis, steps.tolist(), mean.tolist(), look)
     if len(scores) > 1:
-        spread = scores.std(axis=0, ddof=1)
-        _spread(axis, steps.tolist(), (mean - spread).tolist(), (mean + spread).tolist(), colour)
+        spread = smoothed.std(axis=0, ddof=1)
+        _spread(axis, steps.tolist(), (mean - spread).tolist(), (mean + spread).tolist(), look[0])
     return line
 
 
