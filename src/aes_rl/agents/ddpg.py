@@ -1,7 +1,7 @@
 """Deep deterministic policy gradient (Lillicrap et al., 2015), without batch normalisation."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ from aes_rl.agents.networks import initialise
 from aes_rl.backends import SideStream
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signals
+from aes_rl.types import Batch, Signals
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,6 @@ class DDPG:
 class DDPGAgent(AbstractAgent):
     """P deterministic actors and critics, with target networks for both."""
 
-    config_type: ClassVar = DDPG
-
     def __init__(self, config: DDPG, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
@@ -117,7 +115,7 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
     ) -> Update:
         del noise
         with self._aside:

@@ -1,7 +1,6 @@
 """Training of a network: parameters and gradients in contiguous blocks of memory, optimiser and target network."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -23,7 +22,7 @@ class Learner:
         for parameter, gradient in zip(parameters, _views(self.block.grad, parameters), strict=True):
             parameter.grad = gradient
 
-    def __deepcopy__(self, memo: Any) -> "Learner":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Learner":
         raise TypeError("an agent cannot be deep-copied; create another one and load this one's state_dict into it")
 
     def tap(self, *shape: int) -> Float[Tensor, "K B"]:

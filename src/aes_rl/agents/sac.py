@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -17,7 +17,7 @@ from aes_rl.agents.networks import TwinCritic, initialise
 from aes_rl.backends import SideStream, fused
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signals
+from aes_rl.types import Batch, Signals
 
 _BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
 """Block numbers in the optimiser."""
@@ -92,8 +92,6 @@ class Climb(NamedTuple):
 class SACAgent(AbstractAgent):
     """P stochastic actors with twin critics, and a state-value function if configured."""
 
-    config_type: ClassVar = SAC
-
     def __init__(self, config: SAC, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
@@ -147,7 +145,7 @@ class SACAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         config, shape = self.config, weights.shape
         draws = noise.view(*shape, -1, self._action_size)

@@ -1,7 +1,7 @@
 """The replay buffer: storage and sampler combined."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,10 +11,11 @@ from aes_rl import checks
 from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
-from aes_rl.replay.storage import Batch, Storage
+from aes_rl.replay.storage import Storage
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams, as_int64
-from aes_rl.types import BackendName, Counter, Draw, Signals, Transition, as_tensor
+from aes_rl.types import BackendName, Batch, Counter, Draw, Signals, Transition, as_tensor
 
 
 class Sample(NamedTuple):
@@ -34,7 +35,7 @@ class Replay:
 
     def __init__(
         self,
-        samplers: Sequence[Any],
+        samplers: Sequence[SamplerConfig],
         *,
         capacity: int,
         observation_size: int,

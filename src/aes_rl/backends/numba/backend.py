@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,10 +15,8 @@ from aes_rl.backends.backend import AbstractBackend, Forms
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.backends.numba import loops
 from aes_rl.backends.numba.distribution import NumbaDistribution
-from aes_rl.backends.numba.tree import NUMPY_TYPES, zeros
+from aes_rl.backends.numba.tree import NUMPY_TYPES, Numbers, zeros
 from aes_rl.types import Counter, Draw, Transition, as_tensor
-
-Numbers = NDArray[Any]
 
 
 class NumbaBackend(AbstractBackend[Numbers]):
