@@ -86,7 +86,7 @@ class Replay:
         if isinstance(finite, Tensor):
             self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
         elif not finite:
-            raise UserError(_name_the_fault(transition, self.storage.rows.dtype))
+            raise UserError(_not_finite_message(transition, self.storage.rows.dtype))
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
         self.storage.write(slots, packed)
@@ -162,7 +162,7 @@ def _first_faults(fault: Int[Tensor, "P"], finite: Bool[Tensor, "P"], clock: Cou
     return torch.where((fault == 0) & ~finite, clock + 1, fault)
 
 
-def _name_the_fault(transition: Transition, dtype: torch.dtype) -> str:
+def _not_finite_message(transition: Transition, dtype: torch.dtype) -> str:
     for name, field in zip(transition._fields, transition, strict=True):
         for member, values in enumerate(field):
             if not bool(values.to(dtype).isfinite().all()):

@@ -135,7 +135,7 @@ class Sampler:
             )
         sound = self.backend.sound(squared_norms, 0.0)
         if sound is False:
-            raise UserError(reports.name_the_fault("the signal of all slots", squared_norms, 0.0))
+            raise UserError(reports.invalid_value_message("the signal of all slots", squared_norms, 0.0))
         if isinstance(sound, Tensor):
             self._fault |= ~sound.all(dim=1)
             squared_norms = torch.where(sound, squared_norms, 0)
