@@ -193,7 +193,7 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
         monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
         run = RunState(config)
         if eager_calls == 10**6:
-            run.side_stream._stream = run.agent._aside._stream = None
+            run.side_stream._stream = run.agent._side_stream._stream = None
         for _ in train(run):
             pass
         run.close()

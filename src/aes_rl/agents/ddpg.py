@@ -90,8 +90,8 @@ class DDPGAgent(AbstractAgent):
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
-        self._to_climb: tuple[Tensor, Tensor] | None = None
-        self._aside = SideStream(streams.device)
+        self._actor_inputs: tuple[Tensor, Tensor] | None = None
+        self._side_stream = SideStream(streams.device)
         self._noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
@@ -118,7 +118,7 @@ class DDPGAgent(AbstractAgent):
         self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
     ) -> Update:
         del noise
-        with self._aside:
+        with self._side_stream:
             with torch.no_grad():
                 next_action = torch.tanh(self.target_actor(batch.next_observation))
                 next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
@@ -129,14 +129,14 @@ class DDPGAgent(AbstractAgent):
             )
             of_critic = differentiate(critic_loss, critic_tap)
 
-        actor_loss, of_actor = self._climb(batch.observation, weights, norm_members)
-        self._to_climb = (batch.observation, weights) if self.config.critic_first else None
-        self._aside.join()
+        actor_loss, of_actor = self._differentiate_actor(batch.observation, weights, norm_members)
+        self._actor_inputs = (batch.observation, weights) if self.config.critic_first else None
+        self._side_stream.join()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
         return Update(losses, Signals(error, norms_of(weights, {"critic": of_critic, "actor": of_actor})))
 
-    def _climb(
+    def _differentiate_actor(
         self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None
     ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"] | None]:
         """Compute the actor's gradient for the current critic; return its loss and its gradient norms."""
@@ -148,8 +148,8 @@ class DDPGAgent(AbstractAgent):
     @override
     def descend(self) -> None:
         self._critic_optimiser.step()
-        if self._to_climb is not None:
-            self._climb(*self._to_climb, None)
+        if self._actor_inputs is not None:
+            self._differentiate_actor(*self._actor_inputs, None)
         self._actor_optimiser.step()
 
     @override

@@ -77,7 +77,7 @@ class SAC:
             checks.count("warm_up_steps", self.warm_up_steps)
 
 
-class Climb(NamedTuple):
+class ActorPass(NamedTuple):
     """The results of the actor's pass."""
 
     loss: Float[Tensor, "P"]
@@ -111,7 +111,7 @@ class SACAgent(AbstractAgent):
         if config.value_function:
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
-        self._aside = SideStream(streams.device)
+        self._side_stream = SideStream(streams.device)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)
@@ -123,7 +123,7 @@ class SACAgent(AbstractAgent):
         self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
         self._other_blocks = [number for number in range(len(blocks)) if number != _BLOCKS["critic"]]
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
-        self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
+        self._actor_inputs: tuple[Tensor, Tensor, Tensor] | None = None
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -150,7 +150,7 @@ class SACAgent(AbstractAgent):
         config, shape = self.config, weights.shape
         draws = noise.view(*shape, -1, self._action_size)
 
-        with self._aside:
+        with self._side_stream:
             with torch.no_grad():
                 next_value = self._next_value(batch.next_observation, draws)
             critic_tap = self._critic.tap(2 * shape[0], shape[1])
@@ -161,31 +161,31 @@ class SACAgent(AbstractAgent):
             )
             tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
-        climb = self._climb(batch.observation, draws[:, :, 0], weights, norm_members)
-        self._to_climb = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
-        tapped["actor"] = climb.norms
-        slope = climb.slope if config.entropy_tuning else torch.zeros_like(climb.slope)
+        actor = self._differentiate_actor(batch.observation, draws[:, :, 0], weights, norm_members)
+        self._actor_inputs = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
+        tapped["actor"] = actor.norms
+        slope = actor.slope if config.entropy_tuning else torch.zeros_like(actor.slope)
         self.log_temperature.grad = slope
-        losses = {"actor_loss": climb.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
+        losses = {"actor_loss": actor.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
             value = self.value(batch.observation, None, value_tap, norm_members).squeeze(-1)
-            wanted = soft_value(climb.values.detach(), climb.log_probability.detach(), self.log_temperature)
+            wanted = soft_value(actor.values.detach(), actor.log_probability.detach(), self.log_temperature)
             losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
-        self._aside.join()
+        self._side_stream.join()
 
         losses["critic_loss"] = critic_loss
         signals = Signals(error, norms_of(weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
-    def _climb(
+    def _differentiate_actor(
         self,
         observation: Float[Tensor, "P B O"],
         draws: Float[Tensor, "P B A"],
         weights: Float[Tensor, "P B"],
         norm_members: slice | None,
-    ) -> Climb:
+    ) -> ActorPass:
         """Compute the actor's gradient for the current critics."""
         tap = self._actor.tap(*weights.shape)
         head = self.actor(observation, None, tap, norm_members)
@@ -195,15 +195,15 @@ class SACAgent(AbstractAgent):
             values, log_probability, head, self.log_temperature, weights, self._target_entropy,
             self.config.policy_regularization,
         )  # fmt: skip
-        return Climb(loss, differentiate(loss, tap), slope, values, log_probability)
+        return ActorPass(loss, differentiate(loss, tap), slope, values, log_probability)
 
     @override
     def descend(self) -> None:
-        if self._to_climb is None:
+        if self._actor_inputs is None:
             self._optimiser.step()
             return
         self._optimiser.step([_BLOCKS["critic"]])
-        self._climb(*self._to_climb, None)
+        self._differentiate_actor(*self._actor_inputs, None)
         self._optimiser.step(self._other_blocks)
 
     @override
