@@ -66,7 +66,7 @@ def assert_same_updates(reference, compiled, members, batch, updates, norm_membe
         expected, found = (agent.update(*given, norm_members) for agent in (reference, compiled))
         assert list(found.losses) == list(expected.losses)
         for name, loss in expected.losses.items():
-            assert_agree(found.losses[name], loss)
+            assert torch.allclose(found.losses[name], loss, rtol=1e-5, atol=1e-6)  # terms of both signs may cancel
         assert_agree(found.signals.td_error, expected.signals.td_error)
         assert found.signals.gradient_norm.keys() == expected.signals.gradient_norm.keys()
         for name, norm in expected.signals.gradient_norm.items():
