@@ -12,7 +12,7 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
-from aes_rl.backends import SideStream
+from aes_rl.backends import side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Batch, Signals
@@ -85,14 +85,14 @@ class DDPGAgent(AbstractAgent):
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         actor, critic = copy_of(self.actor, self.target_actor), copy_of(self.critic, self.target_critic)
         rate = config.target_rate
-        self._actor_optimiser = Adam([self._actor.block], config.actor_learning_rate, 0.0, {0: actor}, rate)
-        self._critic_optimiser = Adam(
+        self.actor_optimiser = Adam([self._actor.block], config.actor_learning_rate, 0.0, {0: actor}, rate)
+        self.critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
         self._actor_inputs: tuple[Tensor, Tensor] | None = None
-        self._side_stream = SideStream(streams.device)
-        self._noise = torch.zeros(members, action_size, device=streams.device)
+        self._side_stream = side_stream_of(streams.device)
+        self.exploration_noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -101,8 +101,8 @@ class DDPGAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        self._noise += self.config.noise_scale * noise - self.config.noise_pull * self._noise
-        return (self.act_greedily(observation.unsqueeze(1)).squeeze(1) + self._noise).clamp(-1, 1)
+        self.exploration_noise += self.config.noise_scale * noise - self.config.noise_pull * self.exploration_noise
+        return (self.act_greedily(observation.unsqueeze(1)).squeeze(1) + self.exploration_noise).clamp(-1, 1)
 
     @override
     @torch.no_grad()
@@ -111,7 +111,7 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
-        self._noise *= (1 - ended).unsqueeze(-1)
+        self.exploration_noise *= (1 - ended).unsqueeze(-1)
 
     @override
     def differentiate(
@@ -147,10 +147,10 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def descend(self) -> None:
-        self._critic_optimiser.step()
+        self.critic_optimiser.step()
         if self._actor_inputs is not None:
             self._differentiate_actor(*self._actor_inputs, None)
-        self._actor_optimiser.step()
+        self.actor_optimiser.step()
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -159,14 +159,14 @@ class DDPGAgent(AbstractAgent):
     @override
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
         return {
-            "actor": self._actor_optimiser.metric(0, self.actor),
-            "critic": self._critic_optimiser.metric(0, self.critic),
+            "actor": self.actor_optimiser.metric(0, self.actor),
+            "critic": self.critic_optimiser.metric(0, self.critic),
         }
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
         state = {f"{name}.{key}": value for name, value_of in self._networks() for key, value in value_of.items()}
-        return state | {"noise": self._noise}
+        return state | {"noise": self.exploration_noise}
 
     def _networks(self) -> list[tuple[str, dict[str, Tensor]]]:
         return [
@@ -174,6 +174,6 @@ class DDPGAgent(AbstractAgent):
             ("critic", self.critic.state_dict()),
             ("target_actor", self.target_actor.state_dict()),
             ("target_critic", self.target_critic.state_dict()),
-            ("actor_optimiser", self._actor_optimiser.state_dict()),
-            ("critic_optimiser", self._critic_optimiser.state_dict()),
+            ("actor_optimiser", self.actor_optimiser.state_dict()),
+            ("critic_optimiser", self.critic_optimiser.state_dict()),
         ]

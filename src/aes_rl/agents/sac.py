@@ -14,12 +14,12 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
-from aes_rl.backends import SideStream, fused
+from aes_rl.backends import fused, side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
 from aes_rl.types import Batch, Signals
 
-_BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
+BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
 """Block numbers in the optimiser."""
 
 
@@ -95,11 +95,11 @@ class SACAgent(AbstractAgent):
     def __init__(self, config: SAC, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
-        self._action_size = action_size
-        self._target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
+        self.observation_size, self.action_size = observation_size, action_size
+        self.target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
         self.actor = Perceptron(members, [observation_size, *config.hidden, 2 * action_size])
         self.critic = TwinCritic(members, observation_size, action_size, config.hidden)
-        self.target: torch.nn.Module
+        self.target: Perceptron | TwinCritic
         if config.value_function:
             self.value = Perceptron(members, [observation_size, *config.hidden, 1])
             self.target = Perceptron(members, [observation_size, *config.hidden, 1])
@@ -111,7 +111,7 @@ class SACAgent(AbstractAgent):
         if config.value_function:
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
-        self._side_stream = SideStream(streams.device)
+        self._side_stream = side_stream_of(streams.device)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)
@@ -119,15 +119,15 @@ class SACAgent(AbstractAgent):
         blocks = [self._actor.block, self._critic.block, self.log_temperature]
         if config.value_function:
             blocks.append(self._value.block)
-        followed = _BLOCKS["value" if config.value_function else "critic"]
-        self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
-        self._other_blocks = [number for number in range(len(blocks)) if number != _BLOCKS["critic"]]
+        followed = BLOCKS["value" if config.value_function else "critic"]
+        self.optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
+        self._other_blocks = [number for number in range(len(blocks)) if number != BLOCKS["critic"]]
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
         self._actor_inputs: tuple[Tensor, Tensor, Tensor] | None = None
 
     @override
     def noise_size(self, batch_size: int) -> int:
-        return (1 if self.config.value_function else 2) * batch_size * self._action_size
+        return (1 if self.config.value_function else 2) * batch_size * self.action_size
 
     @override
     @torch.no_grad()
@@ -137,7 +137,7 @@ class SACAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
-        return torch.tanh(self.actor(observation)[..., : self._action_size])
+        return torch.tanh(self.actor(observation)[..., : self.action_size])
 
     @override
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
@@ -148,7 +148,7 @@ class SACAgent(AbstractAgent):
         self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         config, shape = self.config, weights.shape
-        draws = noise.view(*shape, -1, self._action_size)
+        draws = noise.view(*shape, -1, self.action_size)
 
         with self._side_stream:
             with torch.no_grad():
@@ -192,7 +192,7 @@ class SACAgent(AbstractAgent):
         action, log_probability = squash(head, draws, self.config.squashing_epsilon)
         values = self.critic(observation, action)
         loss, slope = actor_objective(
-            values, log_probability, head, self.log_temperature, weights, self._target_entropy,
+            values, log_probability, head, self.log_temperature, weights, self.target_entropy,
             self.config.policy_regularization,
         )  # fmt: skip
         return ActorPass(loss, differentiate(loss, tap), slope, values, log_probability)
@@ -200,11 +200,11 @@ class SACAgent(AbstractAgent):
     @override
     def descend(self) -> None:
         if self._actor_inputs is None:
-            self._optimiser.step()
+            self.optimiser.step()
             return
-        self._optimiser.step([_BLOCKS["critic"]])
+        self.optimiser.step([BLOCKS["critic"]])
         self._differentiate_actor(*self._actor_inputs, None)
-        self._optimiser.step(self._other_blocks)
+        self.optimiser.step(self._other_blocks)
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -213,12 +213,12 @@ class SACAgent(AbstractAgent):
 
     @override
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
-        return {name: self._optimiser.metric(_BLOCKS[name], network) for name, network in self.trained().items()}
+        return {name: self.optimiser.metric(BLOCKS[name], network) for name, network in self.trained().items()}
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
         parts = {name: network.state_dict() for name, network in self._networks().items()}
-        parts["optimiser"] = self._optimiser.state_dict()
+        parts["optimiser"] = self.optimiser.state_dict()
         state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
         return state | {"log_temperature": self.log_temperature}
 

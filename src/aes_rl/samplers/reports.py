@@ -93,12 +93,15 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
     for name in networks or ():
         if name not in reported:
             raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
-    return _total(*(reported[name] for name in networks or reported))
+    norms = [reported[name] for name in networks or reported]
+    return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
 
 
-@fused
 def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
     total, *others = norms
     for other in others:
         total = total.double() + other  # the sum of two large float32 numbers may overflow float32
     return total
+
+
+_total_on_gpu = fused(_total)
