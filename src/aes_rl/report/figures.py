@@ -4,31 +4,34 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
+from typing import Literal, TypedDict, Unpack
 
 import matplotlib as mpl
 import numpy as np
+from matplotlib.artist import Artist
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
+from matplotlib.typing import LineStyleType
 
 from aes_rl import paper
 from aes_rl.files import whole_file
 from aes_rl.report.analysis import FRACTIONS, Aggregate
-from aes_rl.report.curves import common
+from aes_rl.report.curves import Steps, common
 from aes_rl.report.escaping import for_figure
 from aes_rl.report.load import Readings, Results
 from aes_rl.report.measures import smooth
 from aes_rl.report.reference import Reference
-from aes_rl.report.statistics import bootstrap, interquartile_mean_curve, performance_profile
+from aes_rl.report.statistics import Array, Interval, bootstrap, interquartile_mean_curve, performance_profile
 from aes_rl.report.verdicts import Verdict
 
 mpl.use("Agg")
 
 _SPARE = product(((0, (1, 1)), (0, (6, 2)), (0, (4, 1, 1, 1))), ("#882255", "#332288", "#999933", "#44AA99"))
-_SPARE_STYLES: Iterator[tuple[str, Any]] = cycle((colour, line) for line, colour in _SPARE)
+_SPARE_STYLES: Iterator[tuple[str, LineStyleType]] = cycle((colour, line) for line, colour in _SPARE)
 # Okabe and Ito's palette, which colour-blind readers can distinguish. Every sampler also has its own line style.
-_STYLES: dict[str, tuple[str, Any]] = defaultdict(
+_STYLES: dict[str, tuple[str, LineStyleType]] = defaultdict(
     lambda: next(_SPARE_STYLES),
     {
         "uniform": ("#0072B2", "-"),
@@ -41,17 +44,19 @@ _STYLES: dict[str, tuple[str, Any]] = defaultdict(
     },
 )
 """Other samplers, and samplers with options, get a spare style in order of appearance."""
-LOOK: Any = {
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "axes.titlesize": 10,
-    "legend.frameon": False,
-    "svg.hashsalt": "aes-rl",
-    "figure.dpi": 110,
-}
+LOOK = mpl.RcParams(
+    {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "axes.titlesize": 10,
+        "legend.frameon": False,
+        "svg.hashsalt": "aes-rl",
+        "figure.dpi": 110,
+    }
+)
 _COLUMNS = 4
 _BESIDE = 48
 """Maximum number of characters of a name next to or inside the axes."""
@@ -61,7 +66,14 @@ COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 """Colours of lines that are not samplers."""
 
 
-def style_of(sampler: str) -> dict[str, Any]:
+class Style(TypedDict):
+    """How the line of a sampler is drawn, in matplotlib's words."""
+
+    color: str
+    linestyle: LineStyleType
+
+
+def style_of(sampler: str) -> Style:
     """Colour and line style of a sampler, the same in all figures of a process."""
     colour, line = _STYLES[sampler]
     return {"color": colour, "linestyle": line}
@@ -81,7 +93,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
     """Learning curves of one agent, one panel per task: mean ± standard deviation over seeds, as in the paper."""
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
     figure, axes = panels(len(tasks))
-    shown: dict[str, Any] = {}
+    shown: dict[str, Artist] = {}
     for axis, task in zip(axes, tasks, strict=True):
         last = max(int(c.steps[-1]) for c in results.curves if (c.task, c.agent) == (task, agent))
         for reference in references:
@@ -104,7 +116,7 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
 def captured_fractions(results: Results, agent: str) -> Figure | None:
     """Captured fraction of every sampler during training: median and range over seeds."""
 
-    def finish(axis: Any) -> None:
+    def finish(axis: Axes) -> None:
         _scale_fractions(axis, "y")
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.axhline(1, color="#999999", linewidth=0.8)
@@ -118,13 +130,13 @@ def gradient_variances(results: Results, agent: str) -> Figure | None:
     return _over_training(results.variance, agent, "gradient variance", lambda axis: axis.set_yscale("log"))
 
 
-def _over_training(readings: Readings, agent: str, label: str, finish: Callable[[Any], None]) -> Figure | None:
+def _over_training(readings: Readings, agent: str, label: str, finish: Callable[[Axes], None]) -> Figure | None:
     runs = {run: points for run, points in readings.items() if run[1] == agent}
     if not runs:
         return None
     tasks = list(dict.fromkeys(task for task, *_ in runs))
     figure, axes = panels(len(tasks))
-    shown: dict[str, Any] = {}
+    shown: dict[str, Artist] = {}
     for axis, task in zip(axes, tasks, strict=True):
         for sampler in dict.fromkeys(run[2] for run in runs if run[0] == task):
             by_step: dict[float, list[float]] = {}
@@ -194,7 +206,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
     figure = Figure(figsize=(9, 3.6), layout="constrained")
     sides = figure.subplots(1, 2, sharey=True)
     markers = dict(zip(dict.fromkeys(one.task for one in measured), cycle(_MARKERS), strict=False))
-    shown: dict[str, Any] = {}
+    shown: dict[str, Artist] = {}
     for one in measured:
         colour = style_of(one.sampler)["color"]
         inside = colour if one.agent == "sac" else "white"
@@ -217,7 +229,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
     return figure
 
 
-def _scale_fractions(axis: Any, side: str) -> None:
+def _scale_fractions(axis: Axes, side: Literal["x", "y"]) -> None:
     """Scale an axis of captured fractions: linear down to −1, logarithmic below, where a sampler adds variance."""
     getattr(axis, f"set_{side}scale")("symlog", linthresh=1, linscale=2)
     lowest, _ = getattr(axis, f"get_{side}lim")()
@@ -227,7 +239,7 @@ def _scale_fractions(axis: Any, side: str) -> None:
     axis.minorticks_off()
 
 
-def panels(count: int) -> tuple[Figure, list[Any]]:
+def panels(count: int) -> tuple[Figure, list[Axes]]:
     """A figure with `count` panels, at most four per row."""
     lines = -(-count // _COLUMNS)
     columns = -(-count // lines)
@@ -238,7 +250,7 @@ def panels(count: int) -> tuple[Figure, list[Any]]:
     return figure, axes[:count]
 
 
-def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
+def _band(axis: Axes, steps: Steps, scores: Array, **style: Unpack[Style]) -> Line2D:
     mean = scores.mean(axis=0)
     (line,) = axis.plot(steps, mean, linewidth=1.4, **style)
     if len(scores) > 1:
@@ -247,14 +259,14 @@ def _band(axis: Any, steps: Any, scores: Any, **style: Any) -> Any:
     return line
 
 
-def legend_below(figure: Figure, shown: dict[str, Any]) -> None:
+def legend_below(figure: Figure, shown: dict[str, Artist]) -> None:
     """Add a legend below the figure, with as many columns as fit its width."""
     longest = max(map(len, shown), default=0) + 6
     columns = int(14 * figure.get_figwidth() / longest)
     _add_legend(figure, shown, max(1, min(6, columns)))
 
 
-def _add_legend(figure: Figure, shown: dict[str, Any], columns: int) -> None:
+def _add_legend(figure: Figure, shown: dict[str, Artist], columns: int) -> None:
     """Add a legend. A long legend makes the figure higher, so that the panels keep their size."""
     height, needed = figure.get_figheight(), 0.2 * -(-len(shown) // columns)
     figure.set_figheight(height + max(0.0, needed - 0.35 * height))
@@ -262,7 +274,7 @@ def _add_legend(figure: Figure, shown: dict[str, Any], columns: int) -> None:
     figure.legend(shown.values(), names, loc="outside lower center", ncols=columns)
 
 
-def label_steps(axis: Any, task: str, what: str) -> None:
+def label_steps(axis: Axes, task: str, what: str) -> None:
     """Title and axis labels of a panel over environment steps."""
     axis.set_title(for_figure(task))
     axis.set_xlabel("environment steps")
@@ -278,7 +290,7 @@ def short(steps: float) -> str:
     return f"{steps / 1e3:g}k" if abs(steps) >= 1e3 else f"{steps:g}"
 
 
-def _intervals(axis: Any, values: dict[str, Any]) -> None:
+def _intervals(axis: Axes, values: dict[str, Interval]) -> None:
     for height, (sampler, interval) in enumerate(reversed(values.items())):
         colour = style_of(sampler)["color"]
         axis.barh(height, interval.high - interval.low, left=interval.low, height=0.5, color=colour, alpha=0.35)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
 from aes_rl import files
 from aes_rl.errors import UserError
@@ -19,6 +19,17 @@ Readings = dict[Member, Points]
 """Steps and values by task, agent, sampler and seed."""
 
 
+class Speed(NamedTuple):
+    """Speed of a finished population."""
+
+    task: str
+    agent: str
+    runs: int
+    seconds: float
+    """Wall time."""
+    agent_steps_per_s: float
+
+
 @dataclass
 class Results:
     """All runs that could be read."""
@@ -26,8 +37,8 @@ class Results:
     curves: list[Curve] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
     """One line per directory that could not be used, and per missing part."""
-    speeds: list[dict[str, Any]] = field(default_factory=list)
-    """Wall time and agent steps per second of every finished population."""
+    speeds: list[Speed] = field(default_factory=list)
+    """One entry per finished population."""
     captured: Readings = field(default_factory=dict)
     """Captured fraction during training, for the runs that measured it."""
     captured_by_network: dict[tuple[str, str, str, int, str], Points] = field(default_factory=dict)
@@ -169,15 +180,8 @@ def _read_rest(run: Run, members: set[Member], tables: Tables, room: _Room, resu
     with _told(results, f"{directory}: its time could not be read", directory, "the scores are shown without it"):
         seconds = read_wall_seconds(directory)
         if seconds is not None:
-            results.speeds.append(
-                {
-                    "task": config.task,
-                    "agent": config.agent,
-                    "runs": config.members,
-                    "seconds": seconds,
-                    "agent_steps_per_s": config.members * config.env_steps / max(seconds, 1e-9),
-                }
-            )
+            speed = config.members * config.env_steps / max(seconds, 1e-9)
+            results.speeds.append(Speed(config.task, config.agent, config.members, seconds, speed))
     with _told(results, f"{directory}: its readings could not be read", directory, "the scores are shown without them"):
         _add_readings(read_variance(run, members, tables), room, results)
 

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,13 +56,14 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
         return math.nan
     happened = 0.0
     sums: Array = np.zeros(1)
-    counts: NDArray[Any] = np.ones(1)  # the type stub of bincount ignores its weights
+    counts: Array = np.ones(1)
     for scores, others in pairs:
         ways = _by_chance(scores, others, repetitions)
         happened += ways[0]
         values, how_often = np.unique(ways.round(9), return_counts=True)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
-        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
+        repeats = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
+        counts = repeats.astype(np.float64, copy=False)  # they are; the type stub of bincount ignores its weights
     return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
 
 
@@ -97,7 +98,7 @@ def _parts(total: int, size: int) -> list[int]:
 
 
 def bootstrap(
-    statistic: Callable[..., Any], *matrices: Array, repetitions: int = 2000, seed: int = 0
+    statistic: Callable[..., float | Array], *matrices: Array, repetitions: int = 2000, seed: int = 0
 ) -> tuple[Array, Array]:
     """Lower and upper end of the 95 % bootstrap interval of a statistic of score matrices [runs, tasks].
 

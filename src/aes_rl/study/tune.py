@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -119,7 +119,7 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     return RunGroup(name, config)
 
 
-def _tuned(args: Tune, searched: Mapping[str, Any]) -> Training:
+def _tuned(args: Tune, searched: Mapping[str, float]) -> Training:
     config = _untuned(args)
     adaptive = replace(config.sampler.adaptive, retention_end=None, **searched)
     return replace(config, sampler=replace(config.sampler, adaptive=adaptive))

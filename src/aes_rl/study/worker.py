@@ -14,7 +14,7 @@ import time
 import traceback
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import torch
 
@@ -47,16 +47,28 @@ def train_group(directory: Path, threads: int = 1) -> None:
         runner.close()
 
 
-def progress_of(directory: Path) -> dict[str, Any]:
-    """The latest progress of a running worker: its step and the mean return of each sampler; empty if unknown."""
+class Progress(TypedDict, total=False):
+    """The latest progress of a running worker; empty if unknown."""
+
+    env_step: int
+    scores: dict[str, float]
+    """Mean return of each sampler."""
+
+
+def progress_of(directory: Path) -> Progress:
+    """The progress of the worker that trains into a directory."""
     try:
-        return files.read_json(directory / "progress.json")
+        found = files.read_json(directory / "progress.json")
     except (OSError, UserError):
         return {}
+    step, scores = found.get("env_step"), found.get("scores")
+    if not isinstance(step, int) or not isinstance(scores, dict):
+        return {}
+    return {"env_step": step, "scores": scores}
 
 
 def _write_progress(directory: Path, env_step: int, runner: Runner) -> None:
-    progress = {"env_step": env_step, "scores": runner.mean_scores()}
+    progress: Progress = {"env_step": env_step, "scores": runner.mean_scores()}
     files.write_whole(directory / "progress.json", json.dumps(progress))
 
 

@@ -176,9 +176,10 @@ def _parse_config(directory: Path) -> Training:
     missing = [name for name in ("task", "agent", "samplers", "seeds", "env_steps") if name not in values]
     if missing:
         raise UserError(f"{path} has no {missing[0]}; it was not written by aes-rl")
-    if isinstance(values.get("sampler"), dict):  # options of samplers that are not registered here are ignored
+    options = values.get("sampler")
+    if isinstance(options, dict):  # options of samplers that are not registered here are ignored
         known = {field_of(name) for name in TRAINABLE}
-        values["sampler"] = {name: value for name, value in values["sampler"].items() if name in known}
+        values["sampler"] = {name: value for name, value in options.items() if name in known}
     config: Training = from_json(Training, values, _CONFIG)
     return config
 

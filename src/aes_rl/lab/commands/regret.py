@@ -4,7 +4,7 @@ import csv
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypedDict
 
 import matplotlib as mpl
 import tyro
@@ -21,7 +21,16 @@ from aes_rl.report.figures import COLOURS, LOOK, save
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 
 _GREY = "#777777"
-_MARKED: dict[str, Any] = {"marker": "o", "markersize": 3}
+
+
+class Marker(TypedDict):
+    """How the points of a line are drawn, in matplotlib's words."""
+
+    marker: str
+    markersize: float
+
+
+_MARKED: Marker = {"marker": "o", "markersize": 3}
 
 
 @dataclass(frozen=True)
@@ -138,7 +147,7 @@ def _floor(sampler: str, updates: int, slots: int) -> float:
 def _plot_static(rows: list[Row], args: RegretExperiment) -> Figure:
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots(1, len(STREAMS), sharey=True)
-    handles: dict[str, Any] = {}
+    handles: dict[str, Any] = {}  # lines and error bars; the types of `legend` lack the latter
     lengths = sorted(args.updates)
     for axis, stream in zip(axes, STREAMS, strict=True):
         for colour, sampler in zip(COLOURS, STATIC_SAMPLERS, strict=False):
