@@ -87,13 +87,15 @@ def test_a_group_steps_its_environments_itself_unless_on_a_gpu(tiny) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"set": ("sac.batchsize=3",)}, "there is no option 'batchsize'"),
+        ({"set": ("sac.batchsize=3",)}, "'sac.batchsize=3': there is no option 'batchsize'.*did you mean 'batch_size'"),
         ({"set": ("capacity",)}, "write name=value"),
         ({"set": ("capacity=many",)}, "takes int, not 'many'"),
         ({"set": ("task=Hopper-v5",)}, "task has an option of its own"),
         ({"set": ("sac.learning_rate=0",)}, "learning_rate is 0"),
         ({"set": ("sac.hidden=[]",)}, "give a tuple with the units"),
-        ({"set": ("sac.hidden=[3.5]",)}, "hidden is 3.5; it must be a whole number"),
+        ({"set": ("sac.hidden=[3.5]",)}, r"'sac.hidden=\[3.5\]': it takes tuple\[int, ...\], not"),
+        ({"set": ("sac.hidden=[0]",)}, "hidden is 0; it must be a whole number"),
+        ({"set": ("sac=3",)}, "sac is a group of options; set one of value_function"),
         ({"set": ("sac.target_entropy=low",)}, "takes float or None, not 'low'"),
         ({"set": ("sampler.adaptive.retention_end=x",)}, "takes float or None, not 'x'"),
         ({"set": ("device=gpu",)}, "it must be cpu, cuda"),
