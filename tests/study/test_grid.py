@@ -20,7 +20,7 @@ def test_the_default_is_the_papers_experiment() -> None:
     configs = {group.name: group.config for group in groups}
     assert configs["HalfCheetah-v5/sac/0"].env_steps == 3_000_000
     assert configs["Humanoid-v5/ddpg/0"].env_steps == 150_000
-    assert configs["InvertedDoublePendulum-v5/sac/0"].sampler.adaptive.nu == 10_000
+    assert configs["InvertedDoublePendulum-v5/sac/0"].sampler["adaptive"].nu == 10_000
 
 
 def test_every_run_is_in_one_group() -> None:
@@ -75,7 +75,7 @@ def test_options_are_set_by_name(tiny) -> None:
         0
     ].config
     assert config.sac.learning_rate == 1.0
-    assert config.sampler.adaptive.floor == 0.4
+    assert config.sampler["adaptive"].floor == 0.4
     assert config.device == "cuda"
 
 

@@ -56,7 +56,9 @@ def find(name: str) -> type[AbstractRule]:
         offers = {point.value: point for point in entry_points(group=_GROUP, name=name)}
         if not offers:
             close = "".join(f"; did you mean {match!r}?" for match in get_close_matches(name, names(), 1))
-            raise UserError(f"unknown sampler {name!r}; the samplers are {', '.join(names())}{close}")
+            raise UserError(
+                f"unknown sampler {name!r}; the samplers are {', '.join(names())}; --module adds your own{close}"
+            )
         if len(offers) > 1:
             packages = " and ".join(sorted(map(_package, offers.values())))
             raise UserError(f"sampler {name!r} is offered by {packages}; uninstall all but one of them")
