@@ -108,7 +108,7 @@ def _fits(value: object, annotation: object) -> bool:
     if annotation is str:
         return isinstance(value, str) and len(value) <= _LONGEST_TEXT
     if origin in (dict, Mapping):
-        return isinstance(value, dict)
+        return isinstance(value, dict) and all(_fits(k, inner[0]) and _fits(v, inner[1]) for k, v in value.items())
     return annotation is Any or not isinstance(annotation, type) or isinstance(value, annotation)
 
 

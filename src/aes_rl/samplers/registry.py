@@ -8,7 +8,7 @@ import re
 from dataclasses import Field, fields, is_dataclass, replace
 from difflib import get_close_matches
 from importlib.metadata import EntryPoint, entry_points
-from typing import ClassVar, Protocol, TypeVar
+from typing import ClassVar, Protocol, TypeVar, runtime_checkable
 
 from aes_rl.errors import UserError
 from aes_rl.options import assigned
@@ -36,6 +36,7 @@ RULES: dict[str, type[AbstractRule]] = {
 _GROUP = "aes_rl.samplers"
 
 
+@runtime_checkable
 class SamplerConfig(Protocol):
     """The configuration of a sampler: an instance of a frozen dataclass, such as `Adaptive()`."""
 
