@@ -87,7 +87,7 @@ def run_search(args: Tune) -> dict[str, float]:
             for group in batch:
                 own = args.directory / group.name
                 if is_finished(own):
-                    params = {name: getattr(group.config.sampler.adaptive, name) for name in distributions}
+                    params = {name: getattr(group.config.sampler["adaptive"], name) for name in distributions}
                     value = _score(own)
                     search.add_trial(optuna.create_trial(params=params, distributions=distributions, value=value))
     finally:
@@ -111,7 +111,7 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     directory = args.directory / name
     if files.is_file(directory / "config.json"):
         config = run_files.read_config(directory)
-        searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
+        searched = {name: getattr(config.sampler["adaptive"], name) for name in _SEARCHED}
         run_files.check_directory(directory, _tuned(args, searched))
         return RunGroup(name, config)
     config = _tuned(args, suggest())
@@ -121,8 +121,8 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
 
 def _tuned(args: Tune, searched: Mapping[str, float]) -> Training:
     config = _untuned(args)
-    adaptive = replace(config.sampler.adaptive, retention_end=None, **searched)
-    return replace(config, sampler=replace(config.sampler, adaptive=adaptive))
+    options: dict[str, float | None] = {"retention_end": None, **searched}
+    return replace(config, sampler={**config.sampler, "adaptive": replace(config.sampler["adaptive"], **options)})
 
 
 def _untuned(args: Tune) -> Training:
