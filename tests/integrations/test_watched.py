@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.selection import Pending
+from aes_rl.integrations.watched import Watched
 from aes_rl.types import Signal
 
 
