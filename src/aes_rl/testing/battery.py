@@ -3,12 +3,11 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from aes_rl.backends import choose
-from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.registry import SamplerConfig, resolve, rule_for
 from aes_rl.testing.history import Case, Life
 from aes_rl.testing.lives import (
     SHORT,
@@ -268,13 +267,13 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_sampler(
-    config: Any,
+    config: SamplerConfig | str,
     *,
     members: Sequence[int] = (1, 3),
     capacities: Sequence[int] = (1, 7, 64, 1000),
     backends: Sequence[BackendName] = ("numba", "torch"),
 ) -> None:
-    """Run all checks on the sampler with a configuration; raise AssertionError at the first failure.
+    """Run all checks on the sampler with a configuration or a name; raise AssertionError at the first failure.
 
     The rule of the configuration must be registered in `aes_rl.samplers.registry.RULES`. Each statistical check has a
     false-alarm rate of one in a million and fixed seeds, so a sampler that passes keeps passing. The checks of
@@ -285,7 +284,7 @@ def check_sampler(
         for count in members:
             for capacity in capacities:
                 for check in CHECKS:
-                    check(Case(config, count, capacity, backend))
+                    check(Case(resolve(config), count, capacity, backend))
 
 
 def _tell_the_same(life: Life, first: torch.Tensor, second: torch.Tensor) -> None:

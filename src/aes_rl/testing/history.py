@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aes_rl.samplers.registry import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import BackendName, Draw, Signal, Signals
@@ -17,7 +18,7 @@ from aes_rl.types import BackendName, Draw, Signal, Signals
 class Case:
     """A sampler configuration with the number of members, capacity and backend to check it with."""
 
-    config: Any
+    config: SamplerConfig
     members: int = 1
     capacity: int = 64
     backend: BackendName = "numba"
