@@ -154,7 +154,8 @@ def record(argv: list[str]) -> None:
         if not 0 <= args.member < len(run.config.members):
             raise UserError(f"member is {args.member}; the run has members 0 to {len(run.config.members) - 1}")
         with closing(_make_rendered(run.config.task)) as environment:
-            frames = _frames(run, environment, args)
+            with simulator.exits_as_errors(f"the environment of member {args.member} ended its process in an episode"):
+                frames = _frames(run, environment, args)
             milliseconds = 1000 / environment.metadata.get("render_fps", 30)
     output = args.output or args.run / "episode.gif"
     write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=milliseconds, loop=0))
