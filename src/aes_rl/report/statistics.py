@@ -12,11 +12,16 @@ Array = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """An estimate with its 95 % bootstrap interval."""
+    """An estimate with its 95 % bootstrap interval, whose ends are nan if there is one run only."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether there is an interval around the value."""
+        return not math.isnan(self.low)
 
 
 def interquartile_mean(scores: Array) -> float:
@@ -62,8 +67,7 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
         happened += ways[0]
         values, how_often = np.unique(ways.round(9), return_counts=True)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
-        repeats = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
-        counts = repeats.astype(np.float64, copy=False)  # they are; the type stub of bincount ignores its weights
+        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel()).astype(np.float64)
     return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
 
 
@@ -117,7 +121,9 @@ def bootstrap(
 
 
 def with_interval(statistic: Callable[..., float], *matrices: Array, repetitions: int = 2000) -> Interval:
-    """A statistic and its bootstrap interval."""
+    """A statistic and its bootstrap interval. One run per method has no spread to resample, and no interval."""
+    if max(map(len, matrices)) < 2:
+        return Interval(statistic(*matrices), math.nan, math.nan)
     low, high = bootstrap(statistic, *matrices, repetitions=repetitions)
     return Interval(statistic(*matrices), float(low), float(high))
 
