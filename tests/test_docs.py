@@ -29,6 +29,14 @@ def test_code_in_the_documentation_runs(page) -> None:
         RULES.update(known)
 
 
+def test_the_change_in_the_readme_trains_and_prints(capsys) -> None:
+    """The lines of the diff that are not removed are a whole program, which reaches the host's first table."""
+    (diff,) = re.findall(r"```diff\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = "\n".join(line[1:] for line in diff.splitlines() if not line.startswith("-"))
+    exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+    assert "total_timesteps | 800" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize("name", RULES)
 def test_every_sampler_has_a_page_with_all_its_options(name) -> None:
     text = (ROOT / "docs" / "samplers" / f"{name}.md").read_text()
