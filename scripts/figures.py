@@ -6,6 +6,7 @@ import json
 import statistics
 import sys
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +34,7 @@ _LOWEST = -1.0
 """Where the axis of captured fractions ends; smaller values are written as numbers."""
 
 
+@cache
 def readings(cell: str) -> Readings:
     """All captured fractions measured while a cell of results/grid was trained."""
     found: Readings = {sampler: defaultdict(list) for sampler in SAMPLERS}
