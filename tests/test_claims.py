@@ -82,3 +82,20 @@ def test_speed() -> None:
     hosts = json.loads((results / "integrations.json").read_text())
     ratios = [hosts[name] for name in ("sb3", "torchrl", "tianshou")]
     assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times an update of the host library" in readme
+
+
+def test_medians_of_the_captured_fraction() -> None:
+    table = text_of("docs/samplers/which.md")
+    for name, cell in figures.CELLS.items():
+        of = figures.readings(cell)
+        medians = [figures.quartiles(figures.second_half(of[sampler]))[1] for sampler in figures.SAMPLERS]
+        row = " | ".join(f"{value:.2f}".replace("-", "−") for value in medians)
+        assert f"| {name} | {row} |" in table
+
+
+def test_the_idea_in_numbers() -> None:
+    of, idea = figures.norms(), text_of("docs/idea.md")
+    assert f"{of['slots']:,.0f} stored transitions" in idea
+    assert f"holds {100 * of['share_of_norms']:.0f} % of the sum" in idea
+    assert f"draws it {100 * of['share_of_draws']:.0f} % of the time" in idea
+    assert f"has {100 * of['oracle_ratio']:.0f} % of uniform sampling's cost" in idea
