@@ -128,13 +128,13 @@ class Taps:
                 return tapped
             if output._is_view():  # an in-place operation on a view would drop the hook
                 output = output.clone()
-            output.register_hook(partial(_pay, self._tap, inputs.detach(), form))  # type: ignore[no-untyped-call]
+            output.register_hook(partial(_accumulate_norm, self._tap, inputs.detach(), form))  # type: ignore[no-untyped-call]
             return output
 
         return tap_output
 
 
-def _pay(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Tensor) -> None:
+def _accumulate_norm(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Tensor) -> None:
     """Add a layer's squared norms to the tap's gradient, at a third of the cost of `_Identity`."""
     if torch.is_grad_enabled():
         raise RuntimeError("a recorded pass was differentiated with create_graph, which taps do not support; omit it")

@@ -1,8 +1,8 @@
 """The interface of a selection rule. A new sampler is one subclass and one line in `registry.py`."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import Field, dataclass
+from typing import ClassVar, Protocol
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +12,14 @@ from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal
+
+
+class SamplerConfig(Protocol):
+    """The options of a rule: a frozen dataclass with one field per option."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+    def __init__(self, **options: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +42,7 @@ class AbstractRule(ABC):
     read no tensor on the host. `advance` and `observe_all` run on the host.
     """
 
-    config_type: ClassVar[type[Any]]
+    config_type: ClassVar[type[SamplerConfig]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
     is_unbiased: bool
@@ -48,7 +56,7 @@ class AbstractRule(ABC):
     overwrite: Overwrite
 
     @abstractmethod
-    def __init__(self, config: Any, setting: Setting): ...
+    def __init__(self, config: SamplerConfig, setting: Setting): ...
 
     @abstractmethod
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ from aes_rl.backends import AbstractBackend
 from aes_rl.errors import UserError
 from aes_rl.samplers import reports
 from aes_rl.samplers.registry import rule_for
-from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.rule import AbstractRule, SamplerConfig, Setting
 from aes_rl.types import Array, BackendName, Draw, Signal, Signals, as_tensor
 
 
@@ -31,7 +31,7 @@ class Sampler:
 
     def __init__(
         self,
-        configs: Sequence[Any],
+        configs: Sequence[SamplerConfig],
         *,
         capacity: int,
         total_updates: int | None = None,
@@ -135,7 +135,7 @@ class Sampler:
             )
         sound = self.backend.sound(squared_norms, 0.0)
         if sound is False:
-            raise UserError(reports.name_the_fault("the signal of all slots", squared_norms, 0.0))
+            raise UserError(reports.invalid_value_message("the signal of all slots", squared_norms, 0.0))
         if isinstance(sound, Tensor):
             self._fault |= ~sound.all(dim=1)
             squared_norms = torch.where(sound, squared_norms, 0)
@@ -219,7 +219,7 @@ class Sampler:
 
 
 def _slices(
-    configs: tuple[Any, ...],
+    configs: tuple[SamplerConfig, ...],
     capacity: int,
     total_updates: int | None,
     backend: AbstractBackend[Array],

@@ -15,6 +15,7 @@ from aes_rl.lab.parallel import Simulation, simulate
 from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem, find
 from aes_rl.lab.score import TOLERANCE, Score, write
 from aes_rl.samplers.registry import RULES, configure, with_options_of, without_options
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
@@ -69,7 +70,7 @@ def simulated(jobs: Sequence[tuple[RecordedProblem, int, str]], workers: int | N
     ]
 
 
-def parse(text: str, facts: Facts) -> object:
+def parse(text: str, facts: Facts) -> SamplerConfig:
     """A sampler's configuration from its name and options, such as `adaptive:nu=auto`.
 
     Options that are not given have the paper's values for the recorded task and agent, or else the defaults.
@@ -80,7 +81,7 @@ def parse(text: str, facts: Facts) -> object:
         config = adaptive_of_the_paper(facts.task, facts.agent) or config
     if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
         raise UserError(f"{name} needs feedback on all slots at once; a recorded problem gives it on drawn slots only")
-    parsed: object = with_options_of(text, config)
+    parsed: SamplerConfig = with_options_of(text, config)
     return parsed
 
 
