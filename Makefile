@@ -45,10 +45,10 @@ check: setup ## Lint, formatting, types and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+	$(BIN)/zensical build --strict
 
 docs: setup ## Serve the documentation at http://127.0.0.1:8000
-	$(BIN)/mkdocs serve
+	$(BIN)/zensical serve
 
 bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Baselines3; several minutes
 	$(BIN)/python benchmarks/replay.py

@@ -86,7 +86,7 @@ def with_figures(text: str, result: dict[str, object]) -> str:
         ("faster than the best prioritized peer", f"{result['speedup_vs_best_prioritized_peer']:.1f}×"),
         ("faster than Stable-Baselines3's uniform buffer", f"{result['speedup_vs_sb3_uniform']:.1f}×"),
         ("growth from ten thousand to ten million slots", f"{result['growth_10k_to_10m']:.1f}×"),
-        ("bytes a slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
+        ("bytes per slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
     ]
     table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
     start, end = "<!-- replay-figures -->\n", "\n<!-- /replay-figures -->"

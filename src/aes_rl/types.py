@@ -62,6 +62,40 @@ class Transition(NamedTuple):
     terminated: Float[Tensor, "P"]
 
 
+class Batch:
+    """The transitions read for a draw: views into packed rows, created on first access."""
+
+    def __init__(self, rows: Float[Tensor, "P B D"], observation_size: int, action_size: int):
+        self.rows = rows
+        self._observation_size = observation_size
+        self._action_size = action_size
+
+    @cached_property
+    def observation(self) -> Float[Tensor, "P B O"]:
+        """The observations."""
+        return self.rows[..., : self._observation_size]
+
+    @cached_property
+    def action(self) -> Float[Tensor, "P B A"]:
+        """The actions."""
+        return self.rows[..., self._observation_size : self._observation_size + self._action_size]
+
+    @cached_property
+    def next_observation(self) -> Float[Tensor, "P B O"]:
+        """The next observations."""
+        return self.rows[..., self._observation_size + self._action_size : -2]
+
+    @cached_property
+    def reward(self) -> Float[Tensor, "P B"]:
+        """The rewards."""
+        return self.rows[..., -2]
+
+    @cached_property
+    def terminated(self) -> Float[Tensor, "P B"]:
+        """1 where the transition ended in a terminal state, 0 elsewhere; truncation by a time limit is 0."""
+        return self.rows[..., -1]
+
+
 class Draw:
     """Slots with the probabilities under which they were drawn."""
 

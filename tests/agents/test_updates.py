@@ -306,7 +306,7 @@ def test_saved_agent_continues(name) -> None:
 
 
 @pytest.mark.parametrize("name", CONFIGS)
-def test_the_actor_can_climb_the_critic_after_its_step(name) -> None:
+def test_the_actor_can_use_the_critic_after_its_step(name) -> None:
     """Signals, losses and all but the actor are of the usual update; it steps on the stepped critic, every time."""
     of_actor = ("actor.", "target_actor.", "actor_optimiser.", "optimiser.mean.0", "optimiser.square.0")
     first, usual, stepped = agent_of(f"{name}, critic first"), agent_of(name), agent_of(name)

@@ -10,6 +10,7 @@ import torch
 
 from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.backends import SameStream
 from aes_rl.training import Runner, RunState, Training, capture, train
 from aes_rl.training.episode_worker import greedy_actions
 
@@ -193,7 +194,7 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
         monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
         run = RunState(config)
         if eager_calls == 10**6:
-            run.side_stream._stream = run.agent._aside._stream = None
+            run.side_stream = run.agent._side_stream = SameStream()
         for _ in train(run):
             pass
         run.close()

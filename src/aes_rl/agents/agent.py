@@ -2,19 +2,20 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, ClassVar, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.backends import fused
 from aes_rl.gradients.perceptron import Perceptron
-from aes_rl.types import Signals
+from aes_rl.types import Batch, Signals
 
-Array = np.ndarray[Any, Any]
+Array = NDArray[np.floating]
 
 
 class Update(NamedTuple):
@@ -26,8 +27,6 @@ class Update(NamedTuple):
 
 class AbstractAgent(ABC):
     """An agent of P members. Actions are in [−1, 1]; losses and signals are those before an update."""
-
-    config_type: ClassVar[type[Any]]
 
     @abstractmethod
     def noise_size(self, batch_size: int) -> int:
@@ -55,7 +54,7 @@ class AbstractAgent(ABC):
 
     @abstractmethod
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         """Compute the gradients of every member on its batch, with every loss term multiplied by its sample's weight.
 
@@ -68,7 +67,7 @@ class AbstractAgent(ABC):
         """One optimiser step along the gradients. On a GPU, feedback and `end_episode` may run at the same time."""
 
     def update(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         """`differentiate`, then `descend`. The training loop calls them separately, to do other work in between."""
         update = self.differentiate(batch, weights, noise, norm_members)

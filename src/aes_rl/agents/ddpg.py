@@ -1,7 +1,7 @@
 """Deep deterministic policy gradient (Lillicrap et al., 2015), without batch normalisation."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float
@@ -12,10 +12,10 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
-from aes_rl.backends import SideStream
+from aes_rl.backends import side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signals
+from aes_rl.types import Batch, Signals
 
 
 @dataclass(frozen=True)
@@ -69,8 +69,6 @@ class DDPG:
 class DDPGAgent(AbstractAgent):
     """P deterministic actors and critics, with target networks for both."""
 
-    config_type: ClassVar = DDPG
-
     def __init__(self, config: DDPG, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
@@ -87,14 +85,14 @@ class DDPGAgent(AbstractAgent):
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         actor, critic = copy_of(self.actor, self.target_actor), copy_of(self.critic, self.target_critic)
         rate = config.target_rate
-        self._actor_optimiser = Adam([self._actor.block], config.actor_learning_rate, 0.0, {0: actor}, rate)
-        self._critic_optimiser = Adam(
+        self.actor_optimiser = Adam([self._actor.block], config.actor_learning_rate, 0.0, {0: actor}, rate)
+        self.critic_optimiser = Adam(
             [self._critic.block], config.critic_learning_rate, config.critic_weight_decay, {0: critic}, rate
         )
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
-        self._to_climb: tuple[Tensor, Tensor] | None = None
-        self._aside = SideStream(streams.device)
-        self._noise = torch.zeros(members, action_size, device=streams.device)
+        self._actor_inputs: tuple[Tensor, Tensor] | None = None
+        self._side_stream = side_stream_of(streams.device)
+        self.exploration_noise = torch.zeros(members, action_size, device=streams.device)
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -103,8 +101,8 @@ class DDPGAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        self._noise += self.config.noise_scale * noise - self.config.noise_pull * self._noise
-        return (self.act_greedily(observation.unsqueeze(1)).squeeze(1) + self._noise).clamp(-1, 1)
+        self.exploration_noise += self.config.noise_scale * noise - self.config.noise_pull * self.exploration_noise
+        return (self.act_greedily(observation.unsqueeze(1)).squeeze(1) + self.exploration_noise).clamp(-1, 1)
 
     @override
     @torch.no_grad()
@@ -113,14 +111,14 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
-        self._noise *= (1 - ended).unsqueeze(-1)
+        self.exploration_noise *= (1 - ended).unsqueeze(-1)
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
     ) -> Update:
         del noise
-        with self._aside:
+        with self._side_stream:
             with torch.no_grad():
                 next_action = torch.tanh(self.target_actor(batch.next_observation))
                 next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
@@ -131,14 +129,14 @@ class DDPGAgent(AbstractAgent):
             )
             of_critic = differentiate(critic_loss, critic_tap)
 
-        actor_loss, of_actor = self._climb(batch.observation, weights, norm_members)
-        self._to_climb = (batch.observation, weights) if self.config.critic_first else None
-        self._aside.join()
+        actor_loss, of_actor = self._differentiate_actor(batch.observation, weights, norm_members)
+        self._actor_inputs = (batch.observation, weights) if self.config.critic_first else None
+        self._side_stream.join()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
         return Update(losses, Signals(error, norms_of(weights, {"critic": of_critic, "actor": of_actor})))
 
-    def _climb(
+    def _differentiate_actor(
         self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None
     ) -> tuple[Float[Tensor, "P"], Float[Tensor, "P B"] | None]:
         """Compute the actor's gradient for the current critic; return its loss and its gradient norms."""
@@ -149,10 +147,10 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def descend(self) -> None:
-        self._critic_optimiser.step()
-        if self._to_climb is not None:
-            self._climb(*self._to_climb, None)
-        self._actor_optimiser.step()
+        self.critic_optimiser.step()
+        if self._actor_inputs is not None:
+            self._differentiate_actor(*self._actor_inputs, None)
+        self.actor_optimiser.step()
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -161,14 +159,14 @@ class DDPGAgent(AbstractAgent):
     @override
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
         return {
-            "actor": self._actor_optimiser.metric(0, self.actor),
-            "critic": self._critic_optimiser.metric(0, self.critic),
+            "actor": self.actor_optimiser.metric(0, self.actor),
+            "critic": self.critic_optimiser.metric(0, self.critic),
         }
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
         state = {f"{name}.{key}": value for name, value_of in self._networks() for key, value in value_of.items()}
-        return state | {"noise": self._noise}
+        return state | {"noise": self.exploration_noise}
 
     def _networks(self) -> list[tuple[str, dict[str, Tensor]]]:
         return [
@@ -176,6 +174,6 @@ class DDPGAgent(AbstractAgent):
             ("critic", self.critic.state_dict()),
             ("target_actor", self.target_actor.state_dict()),
             ("target_critic", self.target_critic.state_dict()),
-            ("actor_optimiser", self._actor_optimiser.state_dict()),
-            ("critic_optimiser", self._critic_optimiser.state_dict()),
+            ("actor_optimiser", self.actor_optimiser.state_dict()),
+            ("critic_optimiser", self.critic_optimiser.state_dict()),
         ]

@@ -1,7 +1,6 @@
 """Training of a network: parameters and gradients in contiguous blocks of memory, optimiser and target network."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from jaxtyping import Float
@@ -23,7 +22,7 @@ class Learner:
         for parameter, gradient in zip(parameters, _views(self.block.grad, parameters), strict=True):
             parameter.grad = gradient
 
-    def __deepcopy__(self, memo: Any) -> "Learner":
+    def __deepcopy__(self, memo: dict[int, object]) -> "Learner":
         raise TypeError("an agent cannot be deep-copied; create another one and load this one's state_dict into it")
 
     def tap(self, *shape: int) -> Float[Tensor, "K B"]:
@@ -71,8 +70,8 @@ class Adam:
     ):
         """`targets` maps block numbers to their target blocks, which move towards them by `target_rate` per step."""
         self._blocks = blocks
-        self._learning_rate, self._weight_decay = learning_rate, weight_decay
-        self._targets, self._target_rate = dict(targets or {}), target_rate
+        self.learning_rate, self.weight_decay = learning_rate, weight_decay
+        self._targets, self.target_rate = dict(targets or {}), target_rate
         self._means = [torch.zeros_like(block) for block in blocks]
         self._squares = [torch.zeros_like(block) for block in blocks]
         self._steps = [torch.zeros((), dtype=torch.float32, device=block.device) for block in blocks]
@@ -94,8 +93,8 @@ class Adam:
             [self._steps[number] for number in chosen],
             fused=True,
             capturable=self._blocks[0].is_cuda,
-            lr=self._learning_rate,
-            weight_decay=self._weight_decay,
+            lr=self.learning_rate,
+            weight_decay=self.weight_decay,
             beta1=0.9,
             beta2=0.999,
             eps=1e-8,
@@ -104,7 +103,7 @@ class Adam:
         )
         for number in chosen:
             if number in self._targets:
-                self._targets[number].lerp_(self._blocks[number], self._target_rate)
+                self._targets[number].lerp_(self._blocks[number], self.target_rate)
 
     def _step_by_kernels(self, chosen: Sequence[int]) -> None:
         from aes_rl.backends.triton.networks import adam_
@@ -116,11 +115,18 @@ class Adam:
                 self._means[number],
                 self._squares[number],
                 self._steps[number],
-                self._learning_rate,
-                self._weight_decay,
+                self.learning_rate,
+                self.weight_decay,
                 self._targets.get(number),
-                self._target_rate,
+                self.target_rate,
             )
+
+    def blocks(self) -> Iterator[tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor | None]]:
+        """For every block: parameters, gradient, mean and mean square of gradients, number of steps, and target."""
+        for number, block in enumerate(self._blocks):
+            assert block.grad is not None
+            moments = self._means[number], self._squares[number], self._steps[number]
+            yield block, block.grad, *moments, self._targets.get(number)
 
     def metric(self, number: int, network: Perceptron) -> list[tuple[Tensor, Tensor]]:
         """1/(√v̂ + ε)² per parameter, layer by layer: in this metric, a gradient's norm is that of its Adam step."""

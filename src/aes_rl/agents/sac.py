@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -14,12 +14,12 @@ from aes_rl import checks
 from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
-from aes_rl.backends import SideStream, fused
+from aes_rl.backends import fused, side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Signals
+from aes_rl.types import Batch, Signals
 
-_BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
+BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
 """Block numbers in the optimiser."""
 
 
@@ -77,7 +77,7 @@ class SAC:
             checks.count("warm_up_steps", self.warm_up_steps)
 
 
-class Climb(NamedTuple):
+class ActorPass(NamedTuple):
     """The results of the actor's pass."""
 
     loss: Float[Tensor, "P"]
@@ -92,16 +92,14 @@ class Climb(NamedTuple):
 class SACAgent(AbstractAgent):
     """P stochastic actors with twin critics, and a state-value function if configured."""
 
-    config_type: ClassVar = SAC
-
     def __init__(self, config: SAC, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
-        self._action_size = action_size
-        self._target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
+        self.observation_size, self.action_size = observation_size, action_size
+        self.target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
         self.actor = Perceptron(members, [observation_size, *config.hidden, 2 * action_size])
         self.critic = TwinCritic(members, observation_size, action_size, config.hidden)
-        self.target: torch.nn.Module
+        self.target: Perceptron | TwinCritic
         if config.value_function:
             self.value = Perceptron(members, [observation_size, *config.hidden, 1])
             self.target = Perceptron(members, [observation_size, *config.hidden, 1])
@@ -113,7 +111,7 @@ class SACAgent(AbstractAgent):
         if config.value_function:
             initialise(self.value, streams, next_layer)
             self._value = Learner(self.value)
-        self._aside = SideStream(streams.device)
+        self._side_stream = side_stream_of(streams.device)
         self._actor, self._critic = Learner(self.actor), Learner(self.critic)
         target = copy_of(self.value if config.value_function else self.critic, self.target)
         start = math.log(config.initial_entropy_coefficient)
@@ -121,15 +119,15 @@ class SACAgent(AbstractAgent):
         blocks = [self._actor.block, self._critic.block, self.log_temperature]
         if config.value_function:
             blocks.append(self._value.block)
-        followed = _BLOCKS["value" if config.value_function else "critic"]
-        self._optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
-        self._other_blocks = [number for number in range(len(blocks)) if number != _BLOCKS["critic"]]
+        followed = BLOCKS["value" if config.value_function else "critic"]
+        self.optimiser = Adam(blocks, config.learning_rate, 0.0, {followed: target}, config.target_rate)
+        self._other_blocks = [number for number in range(len(blocks)) if number != BLOCKS["critic"]]
         # Inputs of the actor's pass in `descend`. A captured CUDA graph reads these tensors themselves, not copies.
-        self._to_climb: tuple[Tensor, Tensor, Tensor] | None = None
+        self._actor_inputs: tuple[Tensor, Tensor, Tensor] | None = None
 
     @override
     def noise_size(self, batch_size: int) -> int:
-        return (1 if self.config.value_function else 2) * batch_size * self._action_size
+        return (1 if self.config.value_function else 2) * batch_size * self.action_size
 
     @override
     @torch.no_grad()
@@ -139,7 +137,7 @@ class SACAgent(AbstractAgent):
     @override
     @torch.no_grad()
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
-        return torch.tanh(self.actor(observation)[..., : self._action_size])
+        return torch.tanh(self.actor(observation)[..., : self.action_size])
 
     @override
     def end_episode(self, ended: Float[Tensor, "P"]) -> None:
@@ -147,12 +145,12 @@ class SACAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Any, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
     ) -> Update:
         config, shape = self.config, weights.shape
-        draws = noise.view(*shape, -1, self._action_size)
+        draws = noise.view(*shape, -1, self.action_size)
 
-        with self._aside:
+        with self._side_stream:
             with torch.no_grad():
                 next_value = self._next_value(batch.next_observation, draws)
             critic_tap = self._critic.tap(2 * shape[0], shape[1])
@@ -163,50 +161,50 @@ class SACAgent(AbstractAgent):
             )
             tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
-        climb = self._climb(batch.observation, draws[:, :, 0], weights, norm_members)
-        self._to_climb = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
-        tapped["actor"] = climb.norms
-        slope = climb.slope if config.entropy_tuning else torch.zeros_like(climb.slope)
+        actor = self._differentiate_actor(batch.observation, draws[:, :, 0], weights, norm_members)
+        self._actor_inputs = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
+        tapped["actor"] = actor.norms
+        slope = actor.slope if config.entropy_tuning else torch.zeros_like(actor.slope)
         self.log_temperature.grad = slope
-        losses = {"actor_loss": climb.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
+        losses = {"actor_loss": actor.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
             value = self.value(batch.observation, None, value_tap, norm_members).squeeze(-1)
-            wanted = soft_value(climb.values.detach(), climb.log_probability.detach(), self.log_temperature)
+            wanted = soft_value(actor.values.detach(), actor.log_probability.detach(), self.log_temperature)
             losses["value_loss"] = weighted((value - wanted).square(), weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
-        self._aside.join()
+        self._side_stream.join()
 
         losses["critic_loss"] = critic_loss
         signals = Signals(error, norms_of(weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
-    def _climb(
+    def _differentiate_actor(
         self,
         observation: Float[Tensor, "P B O"],
         draws: Float[Tensor, "P B A"],
         weights: Float[Tensor, "P B"],
         norm_members: slice | None,
-    ) -> Climb:
+    ) -> ActorPass:
         """Compute the actor's gradient for the current critics."""
         tap = self._actor.tap(*weights.shape)
         head = self.actor(observation, None, tap, norm_members)
         action, log_probability = squash(head, draws, self.config.squashing_epsilon)
         values = self.critic(observation, action)
         loss, slope = actor_objective(
-            values, log_probability, head, self.log_temperature, weights, self._target_entropy,
+            values, log_probability, head, self.log_temperature, weights, self.target_entropy,
             self.config.policy_regularization,
         )  # fmt: skip
-        return Climb(loss, differentiate(loss, tap), slope, values, log_probability)
+        return ActorPass(loss, differentiate(loss, tap), slope, values, log_probability)
 
     @override
     def descend(self) -> None:
-        if self._to_climb is None:
-            self._optimiser.step()
+        if self._actor_inputs is None:
+            self.optimiser.step()
             return
-        self._optimiser.step([_BLOCKS["critic"]])
-        self._climb(*self._to_climb, None)
-        self._optimiser.step(self._other_blocks)
+        self.optimiser.step([BLOCKS["critic"]])
+        self._differentiate_actor(*self._actor_inputs, None)
+        self.optimiser.step(self._other_blocks)
 
     @override
     def trained(self) -> dict[str, Perceptron]:
@@ -215,12 +213,12 @@ class SACAgent(AbstractAgent):
 
     @override
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
-        return {name: self._optimiser.metric(_BLOCKS[name], network) for name, network in self.trained().items()}
+        return {name: self.optimiser.metric(BLOCKS[name], network) for name, network in self.trained().items()}
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
         parts = {name: network.state_dict() for name, network in self._networks().items()}
-        parts["optimiser"] = self._optimiser.state_dict()
+        parts["optimiser"] = self.optimiser.state_dict()
         state = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.items()}
         return state | {"log_temperature": self.log_temperature}
 

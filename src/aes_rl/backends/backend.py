@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Generic
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,15 +12,18 @@ from torch import Tensor
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.types import AnyArray, BackendName, Counter, Draw, Transition
 
+Result = TypeVar("Result")
+"""What the forms of a function return: a tensor, or the agent that a constructor makes."""
+
 
 @dataclass(frozen=True)
-class Forms:
+class Forms(Generic[Result]):
     """The implementations of one function of a rule for the different backends. All give the same results.
 
     Implementations that need Numba or Triton are given as `module:function` and imported only when they are used.
     """
 
-    tensors: Callable[..., Tensor]
+    tensors: Callable[..., Result]
     """Tensor operations, which a CUDA graph can capture: the reference implementation."""
     loops: str = ""
     """Compiled CPU loop, which takes NumPy arrays."""
@@ -47,7 +50,7 @@ class AbstractBackend(ABC, Generic[AnyArray]):
         """The same memory in the array type of this backend."""
 
     @abstractmethod
-    def form(self, forms: Forms) -> Callable[..., Tensor]:
+    def form(self, forms: Forms[Result]) -> Callable[..., Result]:
         """The implementation of a rule's function for this backend."""
 
     @abstractmethod

@@ -31,7 +31,7 @@ class Perceptron(nn.Module):
             for (inputs, outputs), late in zip(pairwise(sizes), late_sizes, strict=True)
         ]
         self.layers = nn.ModuleList(layers)
-        self.late_layer = late_layer
+        self.late_size, self.late_layer = late_size, late_layer
         self.metric: list[tuple[Tensor, Tensor]] | None = None
         """Diagonal metric of the norms: factors of the squared weight and bias gradients per layer; None: Euclidean."""
         self.requires_grad_(False)

@@ -13,12 +13,13 @@ from aes_rl import checks, extensions
 from aes_rl.lab.recorded import RecordedProblem
 from aes_rl.lab.score import Point, score_of
 from aes_rl.machine import cores
+from aes_rl.samplers.rule import SamplerConfig
 
 
 class Simulation(NamedTuple):
     """A sampler on a recorded problem with a batch size."""
 
-    config: object
+    config: SamplerConfig
     """The sampler's configuration."""
     problem: RecordedProblem
     batch_size: int

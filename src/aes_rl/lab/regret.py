@@ -19,6 +19,7 @@ from aes_rl.lab.variance import cost, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import Adaptive, default_forget_every
 from aes_rl.samplers.full_information import FullInformation
 from aes_rl.samplers.naive import Naive
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signal, Signals
@@ -73,7 +74,7 @@ STREAMS: dict[str, Callable[[int, int], Norms]] = {
 
 
 def regret_of(
-    config: object,
+    config: SamplerConfig | str,
     norms: Norms,
     slots: int,
     updates: int,

@@ -17,6 +17,7 @@ from aes_rl.lab.regret import (
     wandering,
 )
 from aes_rl.samplers.adaptive import Adaptive
+from aes_rl.samplers.rule import SamplerConfig
 
 STATIC_SAMPLERS = ("full information", "partial, ν = G²", "partial, ν = |B|G²/κ")
 DYNAMIC_SAMPLERS = ("never forgets", "restarts (M² < |B|)", "forgets 30 % (M² < |B|)")
@@ -36,7 +37,7 @@ class Job(NamedTuple):
     """The sampler, or the parameter that varies."""
     position: float
     """On the figure's horizontal axis."""
-    config: object
+    config: SamplerConfig
     """The sampler's configuration."""
     norms: Norms
     slots: int
@@ -63,7 +64,7 @@ def _static(slots: int, lengths: Sequence[int]) -> Iterator[Job]:
     """Corollaries 1 and 2: all streams, and a separate run per T, since κ depends on T."""
     for name, stream in STREAMS.items():
         for updates in lengths:
-            samplers = (
+            samplers: tuple[SamplerConfig, ...] = (
                 full_information(),
                 partial_information(slots, updates, is_implied=False),
                 partial_information(slots, updates, is_implied=True),

@@ -8,6 +8,7 @@ import torch
 from numpy.typing import NDArray
 
 from aes_rl.lab.variance import captured_fraction
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
@@ -50,7 +51,7 @@ class Drifting:
 
 
 def captured_over_time(
-    config: object, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
+    config: SamplerConfig | str, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
 ) -> list[float]:
     """Captured fractions at regular intervals of a sampler that draws and gets the problem's norms as feedback."""
     sampler = Sampler([config], capacity=problem.slots, total_updates=updates)

@@ -12,6 +12,7 @@ from torch import Tensor
 from aes_rl.agents.trajectory import Items, Trajectory, TrajectoryAgent
 from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signal, Signals, as_tensor
@@ -106,7 +107,7 @@ class Collector:
 def run(
     config: Trajectory,
     task: str,
-    sampler_config: object,
+    sampler_config: SamplerConfig | str,
     *,
     capacity: int,
     updates: int,

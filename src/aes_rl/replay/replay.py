@@ -1,7 +1,7 @@
 """The replay buffer: storage and sampler combined."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -11,10 +11,11 @@ from aes_rl import checks
 from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
-from aes_rl.replay.storage import Batch, Storage
+from aes_rl.replay.storage import Storage
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams, as_int64
-from aes_rl.types import BackendName, Counter, Draw, Signals, Transition, as_tensor
+from aes_rl.types import BackendName, Batch, Counter, Draw, Signals, Transition, as_tensor
 
 
 class Sample(NamedTuple):
@@ -34,7 +35,7 @@ class Replay:
 
     def __init__(
         self,
-        samplers: Sequence[Any],
+        samplers: Sequence[SamplerConfig | str],
         *,
         capacity: int,
         observation_size: int,
@@ -46,20 +47,21 @@ class Replay:
         dtype: torch.dtype = torch.float32,
         remembers_feedback: bool = False,
     ):
-        """Create buffers of `capacity` transitions, with one sampler configuration and one seed per member.
+        """Create buffers of `capacity` transitions, with one sampler (configuration or name) and one seed per member.
 
         `remembers_feedback` records the update of every slot's last report, so that feedback ages can be measured.
         """
-        if len(samplers) != len(seeds):
-            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
         self.sampler = Sampler(
             samplers, capacity=capacity, total_updates=total_updates, device=device, backend=backend, dtype=dtype
         )
+        if len(samplers) != len(seeds):
+            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
         self._backend = self.sampler.backend
         self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._backend, dtype)
         self.streams = Streams(seeds, self._backend)
         self.draws = self._backend.counter()
         """Number of draws so far: the counter of the draw stream."""
+        self._batch_size = 0
         self.ages = FeedbackAges(len(seeds), capacity, self._backend.device) if remembers_feedback else None
         """Feedback ages of all slots, if `remembers_feedback`."""
         # First insertion of each member that was not finite, on backends that cannot raise immediately; 0 if none.
@@ -85,7 +87,7 @@ class Replay:
         if isinstance(finite, Tensor):
             self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
         elif not finite:
-            raise UserError(_name_the_fault(transition, self.storage.rows.dtype))
+            raise UserError(_not_finite_message(transition, self.storage.rows.dtype))
         uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
         self.storage.write(slots, packed)
@@ -94,7 +96,9 @@ class Replay:
 
     def sample(self, batch_size: int) -> Sample:
         """Draw a batch per member, with replacement."""
-        checks.count("batch_size", batch_size)
+        if batch_size != self._batch_size:
+            checks.count("batch_size", batch_size)
+            self._batch_size = batch_size
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
         self.draws += 1
         return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
@@ -161,7 +165,7 @@ def _first_faults(fault: Int[Tensor, "P"], finite: Bool[Tensor, "P"], clock: Cou
     return torch.where((fault == 0) & ~finite, clock + 1, fault)
 
 
-def _name_the_fault(transition: Transition, dtype: torch.dtype) -> str:
+def _not_finite_message(transition: Transition, dtype: torch.dtype) -> str:
     for name, field in zip(transition._fields, transition, strict=True):
         for member, values in enumerate(field):
             if not bool(values.to(dtype).isfinite().all()):

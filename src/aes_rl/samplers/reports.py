@@ -50,7 +50,7 @@ def screened(
     )
     if wrong is not None:
         name, values = named[wrong]
-        raise UserError(name_the_fault(name, values, _lowest(name)))
+        raise UserError(invalid_value_message(name, values, _lowest(name)))
     return Report(draw, signals, is_current), is_whole
 
 
@@ -59,7 +59,7 @@ def part_of(report: Report, members: slice) -> Report:
     return Report(report.draw.of_members(members), report.signals.of_members(members), report.is_current_view[members])
 
 
-def name_the_fault(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
+def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
     """An error message that names the first value that is not finite or too low."""
     wrong = ~(values.isfinite() & (values >= lowest))
     member, position = wrong.nonzero()[0].tolist()
@@ -93,12 +93,15 @@ def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
     for name in networks or ():
         if name not in reported:
             raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
-    return _total(*(reported[name] for name in networks or reported))
+    norms = [reported[name] for name in networks or reported]
+    return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
 
 
-@fused
 def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
     total, *others = norms
     for other in others:
         total = total.double() + other  # the sum of two large float32 numbers may overflow float32
     return total
+
+
+_total_on_gpu = fused(_total)

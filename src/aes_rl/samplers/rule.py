@@ -1,8 +1,8 @@
 """The interface of a selection rule. A new sampler is one subclass and one line in `registry.py`."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from dataclasses import Field, dataclass
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -12,6 +12,15 @@ from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal
+
+
+@runtime_checkable
+class SamplerConfig(Protocol):
+    """The configuration of a sampler: an instance of a frozen dataclass, such as `Adaptive()`."""
+
+    __dataclass_fields__: ClassVar[dict[str, Field[object]]]
+
+    def __init__(self, **options: object) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +43,7 @@ class AbstractRule(ABC):
     read no tensor on the host. `advance` and `observe_all` run on the host.
     """
 
-    config_type: ClassVar[type[Any]]
+    config_type: ClassVar[type[SamplerConfig]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
     is_unbiased: bool
@@ -48,7 +57,7 @@ class AbstractRule(ABC):
     overwrite: Overwrite
 
     @abstractmethod
-    def __init__(self, config: Any, setting: Setting): ...
+    def __init__(self, config: SamplerConfig, setting: Setting): ...
 
     @abstractmethod
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:

@@ -98,11 +98,10 @@ def updates_due(run: RunState) -> int:
 
 def learn(run: RunState) -> Learned:
     """Draw a batch for every member and compute the gradients on it."""
-    batch_size = run.batch_size
     clock = run.replay.draws + 0  # a copy: sampling advances the clock in place
     with run.side_stream:
-        noise = run.streams.normal(Stream.UPDATE, clock, run.agent.noise_size(batch_size))
-    sample = run.replay.sample(batch_size)
+        noise = run.streams.normal(Stream.UPDATE, clock, run.noise_size)
+    sample = run.replay.sample(run.batch_size)
     run.side_stream.join()
     update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.norm_members)
     return Learned(update, sample)

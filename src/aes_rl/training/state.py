@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 
 from aes_rl.agents import Update, make_agent
-from aes_rl.backends import SideStream
+from aes_rl.backends import side_stream_of
 from aes_rl.errors import RunError
 from aes_rl.machine import cores
 from aes_rl.replay import Replay, Sample
@@ -63,8 +63,11 @@ class RunState:
             remembers_feedback=config.measure_variance_every is not None,
         )
         self.streams = self.replay.streams
-        self.agent = make_agent(config.agent_config, self.sizes.observation, self.sizes.action, self.streams)
-        self.side_stream = SideStream(self.streams.device)
+        sizes, backend = self.sizes, self.replay.sampler.backend
+        self.agent = make_agent(config.agent_config, sizes.observation, sizes.action, self.streams, backend)
+        self.noise_size = self.agent.noise_size(self.batch_size)
+        """Noise samples per member per update."""
+        self.side_stream = side_stream_of(self.streams.device)
         """Second CUDA stream, on which replay works while the agent computes."""
         self.workers = config.workers if config.workers is not None else workers_for(len(seeds), config.task)
         """Processes that step the environments; 0 if this one does."""

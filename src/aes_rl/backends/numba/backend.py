@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from functools import cache, wraps
 from importlib import import_module
-from typing import Any
 
 import numpy as np
 import torch
@@ -12,14 +11,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.backends.backend import AbstractBackend, Forms
+from aes_rl.backends.backend import AbstractBackend, Forms, Result
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.backends.numba import loops
 from aes_rl.backends.numba.distribution import NumbaDistribution
-from aes_rl.backends.numba.tree import NUMPY_TYPES, zeros
+from aes_rl.backends.numba.tree import NUMPY_TYPES, Numbers, zeros
 from aes_rl.types import Counter, Draw, Transition, as_tensor
-
-Numbers = NDArray[Any]
 
 
 class NumbaBackend(AbstractBackend[Numbers]):
@@ -27,6 +24,7 @@ class NumbaBackend(AbstractBackend[Numbers]):
 
     name = "numba"
     device = torch.device("cpu")
+    uniform = staticmethod(loops.uniform)
 
     @override
     def counter(self) -> int:
@@ -41,18 +39,12 @@ class NumbaBackend(AbstractBackend[Numbers]):
         return tensor.numpy()
 
     @override
-    def form(self, forms: Forms) -> Callable[..., Tensor]:
+    def form(self, forms: Forms[Result]) -> Callable[..., Result]:
         if not forms.loops:
             return _on_tensors(forms.tensors)
         module, _, function = forms.loops.partition(":")
-        compiled: Callable[..., Tensor] = getattr(import_module(module), function)
+        compiled: Callable[..., Result] = getattr(import_module(module), function)
         return compiled
-
-    @override
-    def uniform(self, keys: Numbers, counter: Counter, count: int) -> Numbers:
-        numbers = np.empty((len(keys), count))
-        loops.uniform(keys, counter, numbers)
-        return numbers
 
     @override
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Numbers, bool]:
@@ -103,11 +95,11 @@ class NumbaBackend(AbstractBackend[Numbers]):
         return bool(loops.within(values.numpy(), lowest))
 
 
-def _on_tensors(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _on_tensors(function: Callable[..., Result]) -> Callable[..., Result]:
     """Wrap a function of tensors so that it accepts arrays."""
 
     @wraps(function)
-    def call(*arguments: object) -> Tensor:
+    def call(*arguments: object) -> Result:
         return function(*(as_tensor(one) if isinstance(one, np.ndarray) else one for one in arguments))
 
     return call

@@ -46,7 +46,8 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
         count = uniforms.shape[1] // 2
         if self.clock + count >= 2**31:
             raise OverflowError("insertion stamps cannot count more than two billion insertions per member")
-        self.check_room(count)
+        if count >= self.capacity:
+            self.check_room(count)
         slots = np.empty((len(uniforms), count), np.int64)
         loops.place(
             self.tree.nodes, self.tree.offsets, self._floor, self._kinds, self.clock, self._stamps,

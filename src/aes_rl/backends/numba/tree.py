@@ -1,7 +1,5 @@
 """The sum tree on the CPU: 16 children per node, one packed array per member, compiled loops."""
 
-from typing import Any
-
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -14,7 +12,7 @@ from aes_rl.backends.sum_tree import AbstractSumTree, unsound_mass
 from aes_rl.errors import UserError
 from aes_rl.types import Counter
 
-Numbers = NDArray[Any]
+Numbers = NDArray[np.generic]
 NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
     torch.float32: np.float32,
     torch.float64: np.float64,

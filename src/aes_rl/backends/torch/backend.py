@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.backends.backend import AbstractBackend, Forms
+from aes_rl.backends.backend import AbstractBackend, Forms, Result
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.backends.fusing import fused
 from aes_rl.backends.torch.distribution import TorchDistribution
@@ -68,7 +68,7 @@ class TorchBackend(AbstractTensorBackend):
     name = "torch"
 
     @override
-    def form(self, forms: Forms) -> Callable[..., Tensor]:
+    def form(self, forms: Forms[Result]) -> Callable[..., Result]:
         return forms.tensors
 
     @override

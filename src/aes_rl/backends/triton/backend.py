@@ -7,7 +7,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl.backends.backend import Forms
+from aes_rl.backends.backend import Forms, Result
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.backends.torch.backend import AbstractTensorBackend
 from aes_rl.backends.torch.distribution import TorchDistribution
@@ -22,11 +22,11 @@ class TritonBackend(AbstractTensorBackend):
     name = "triton"
 
     @override
-    def form(self, forms: Forms) -> Callable[..., Tensor]:
+    def form(self, forms: Forms[Result]) -> Callable[..., Result]:
         if not forms.kernels:
             return forms.tensors
         module, _, function = forms.kernels.partition(":")
-        launch: Callable[..., Tensor] = getattr(import_module(module), function)
+        launch: Callable[..., Result] = getattr(import_module(module), function)
         return launch
 
     @override

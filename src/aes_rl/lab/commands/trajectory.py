@@ -20,6 +20,7 @@ from aes_rl.lab.trajectory import Costs, run
 from aes_rl.report.figures import LOOK, save, style_of
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers import Adaptive, FullInformation, Naive, Predictive, Uniform
+from aes_rl.samplers.rule import SamplerConfig
 
 Runs = dict[tuple[str, str], list[list[Costs]]]
 """The costs of every seed, by setting and sampler."""
@@ -77,7 +78,7 @@ def trajectory(argv: list[str]) -> None:
     console.print(f"the figure, all values and a page are in {args.output}")
 
 
-def _samplers(setting: str, largest: float, args: TrajectoryExperiment) -> dict[str, object]:
+def _samplers(setting: str, largest: float, args: TrajectoryExperiment) -> dict[str, SamplerConfig]:
     """The samplers to compare; with a static buffer, those of the corollaries."""
     if setting == "static":
         floor = theory.exploration(args.capacity, args.updates)
@@ -95,7 +96,7 @@ def _samplers(setting: str, largest: float, args: TrajectoryExperiment) -> dict[
     }
 
 
-def _costs(args: TrajectoryExperiment, config: object, is_static: bool, seed: int) -> list[Costs]:
+def _costs(args: TrajectoryExperiment, config: SamplerConfig, is_static: bool, seed: int) -> list[Costs]:
     return list(
         run(
             args.agent,
