@@ -9,6 +9,7 @@ import numpy as np
 
 from aes_rl import paper
 from aes_rl.report.curves import Array
+from aes_rl.report.figures import short
 from aes_rl.report.load import load
 from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
 from aes_rl.report.tables import markdown_row
@@ -68,15 +69,18 @@ def missing_cells() -> str:
 
 
 def setup_table() -> str:
-    """How each cell differs from the paper's experiment."""
+    """The horizon of each cell, here and in the paper."""
     lines = []
     for agent, task in data.CELLS:
-        config = data.config(agent, task)
-        horizon, steps = paper.horizon(task, agent), int(str(config["env_steps"]))
-        arithmetic = "TF32" if config["tf32"] else "float32"
-        same = f"{steps:,}" if steps == horizon else f"**{steps:,}**"
-        lines.append([cell(agent, task), same, f"{horizon:,}", arithmetic])
-    return table(["cell", "steps here", "steps in the paper", "arithmetic"], lines)
+        horizon, steps = paper.horizon(task, agent), int(str(data.config(agent, task)["env_steps"]))
+        here = short(steps) if steps == horizon else f"**{short(steps)}**"
+        lines.append([cell(agent, task), here, short(horizon)])
+    return table(["cell", "steps here", "steps in the paper"], lines)
+
+
+def trained_in_float32() -> list[str]:
+    """The cells that were not trained with TF32."""
+    return [cell(agent, task) for agent, task in data.CELLS if not data.config(agent, task)["tf32"]]
 
 
 # Gradient variance
@@ -210,8 +214,9 @@ def together_table() -> str:
         ):
             tasks = data.together()[agent, sampler, other]["tasks"]
             numbers = [improvement(agent, sampler, other, kind) for kind in ("training", "final")]
-            lines.append([agent.upper(), f"{tasks:.0f}", f"{NAMES[sampler]} over {NAMES[other]}", *numbers])
-    return table(["agent", "tasks", "comparison", "by mean return during training", "by final score"], lines)
+            name = f"{agent.upper()}, {tasks:.0f} tasks: {NAMES[sampler]} over {NAMES[other]}"
+            lines.append([name, *numbers])
+    return table(["comparison", "by mean return during training", "by final score"], lines)
 
 
 def significant_cells(level: float = 0.05) -> str:
