@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO
+from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from aes_rl.errors import UserError
 
@@ -87,7 +87,7 @@ def read_text(path: Path, most: int) -> str:
         raise UserError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from None
 
 
-def read_json(path: Path, most: int = MOST_JSON) -> dict[str, Any]:
+def read_json(path: Path, most: int = MOST_JSON) -> dict[str, object]:
     """The object in a JSON file."""
     try:
         values = json.loads(read_text(path, most))

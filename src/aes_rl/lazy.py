@@ -3,13 +3,12 @@
 from collections.abc import Callable, Mapping
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
 
 
-def offer(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+def offer(package: str, homes: Mapping[str, str]) -> tuple[Callable[[str], object], Callable[[], list[str]]]:
     """A package's `__getattr__` and `__dir__`, from its public names and the modules that define them."""
 
-    def find(name: str) -> Any:
+    def find(name: str) -> object:
         if name in homes:
             return getattr(import_module(homes[name]), name)
         if not name.startswith("_") and find_spec(f"{package}.{name}"):

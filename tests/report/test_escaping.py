@@ -83,7 +83,7 @@ def test_figures_have_no_mathematics(text: str) -> None:
     shown, is_mathematics = Figure().text(0, 0, escaped)._preprocess_math(escaped)
     assert not is_mathematics
     if len(one_line(text)) <= 100:
-        assert shown == (f" {text}" if text.startswith("_") else one_line(text))
+        assert shown == (f" {one_line(text)}" if text.startswith("_") else one_line(text))
 
 
 def test_a_bracket_does_not_become_an_argument_of_the_row_before() -> None:

@@ -1,4 +1,4 @@
-"""Less variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
+"""Lower variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
 
 import csv
 import shutil
@@ -42,12 +42,12 @@ def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
     adaptive, predictive, prioritized = (found[name] for name in ("adaptive", "predictive", "prioritized"))
     assert adaptive.captured == pytest.approx(0.5)
     assert adaptive.by_network == {"actor": pytest.approx(-0.5)}
-    assert adaptive.variance_in_words() == "less on every seed"
+    assert adaptive.variance_in_words() == "lower on every seed"
     assert adaptive.score_in_words() == adaptive.training_in_words() == "higher"
-    assert predictive.variance_in_words() == "not less"
+    assert predictive.variance_in_words() == "not lower"
     assert predictive.score_in_words() == "lower"
     assert prioritized.variance_in_words() == "not measured"
-    assert prioritized.score_in_words() == "not told apart"
+    assert prioritized.score_in_words() == "no significant difference"
     means = [np.mean(scores["adaptive", seed][-2:]) for seed in seeds]
     assert adaptive.final == pytest.approx(np.mean(means))
 
@@ -77,7 +77,7 @@ def test_few_seeds_and_missing_readings(tmp_path) -> None:
     write_readings(tmp_path / "run", {("adaptive", 1): [0.5] * 4, ("adaptive", 2): [float("nan")] * 4})
     (found,) = verdicts(load(tmp_path), window=1)
     assert found.score_in_words() == "too few seeds"
-    assert found.variance_in_words() == "less on 1 of 2 seeds, the rest not measured"
+    assert found.variance_in_words() == "lower on 1 of 2 seeds, the others not measured"
     assert found.captured == 0.5
     assert found.by_network == {"actor": -0.5}
 

@@ -124,7 +124,7 @@ def test_interrupted_can_be_pickled() -> None:
 
 
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:
-    other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler=replace(SMALL.sampler, predictive=Predictive(memory=9)))
+    other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler={"predictive": Predictive(memory=9)})
     run_files.write_config(tmp_path, other)
     run_files.check_directory(tmp_path, SMALL)
     run_files.write_config(tmp_path, replace(SMALL, sac=SAC(hidden=(4, 4), batch_size=5, warm_up_steps=10)))

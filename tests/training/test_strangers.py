@@ -61,12 +61,14 @@ def without_modules(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_modules")
+@pytest.mark.parametrize("typed", [(), ("--module", "harmless")])
 @pytest.mark.parametrize("words", [("evaluate",), ("record",), ("lab", "variance"), ("train",)])
-def test_a_task_of_a_module_is_not_imported(words, run, capsys, monkeypatch) -> None:
+def test_a_task_of_a_module_is_not_imported(words, typed, run, capsys, monkeypatch) -> None:
     (run / "evil.py").write_text(f"open({str(run / 'executed')!r}, 'w')")
+    (run / "harmless.py").write_text("")
     monkeypatch.syspath_prepend(run)
     change(run, task="evil:InvertedPendulum-v5")
-    told = refused(capsys, *words, run)
+    told = refused(capsys, *words, run, *typed)
     assert "runs the code of the module evil; if you trust it, add --module evil" in told
     assert not (run / "executed").exists()
 

@@ -6,10 +6,10 @@ tap's gradient is the squared norm of each sample's gradient of the differentiat
 d(i), which samplers need; see docs/gradients.md.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Any, Literal
+from typing import Literal, Protocol
 
 import torch
 from jaxtyping import Float
@@ -102,7 +102,7 @@ class Taps:
         for handle in self._handles:
             handle.remove()
 
-    def _hook(self, name: str, layer: nn.Module) -> Any:
+    def _hook(self, name: str, layer: nn.Module) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], Tensor]:
         form_of = CLOSED_FORMS[type(layer)]
         ranks = len(layer.normalized_shape) if isinstance(layer, nn.LayerNorm) else 1
 
@@ -142,11 +142,22 @@ def _accumulate_norm(tap: Tensor, inputs: Tensor, form: ClosedForm, gradient: Te
     tap.grad = share if tap.grad is None else tap.grad.add_(share)
 
 
+class _Context(Protocol):
+    """What `_Identity` uses of autograd's context."""
+
+    form: ClosedForm
+    saved_tensors: tuple[Tensor, ...]
+
+    def save_for_backward(self, *tensors: Tensor) -> None: ...
+
+    def mark_dirty(self, *tensors: Tensor) -> None: ...
+
+
 class _Identity(torch.autograd.Function):
     """The identity, whose backward pass also returns the layer's squared norms to the tap. Used by torch.compile."""
 
     @staticmethod
-    def forward(ctx: Any, output: Tensor, _tap: Tensor, inputs: Tensor, form: ClosedForm) -> Tensor:
+    def forward(ctx: _Context, output: Tensor, _tap: Tensor, inputs: Tensor, form: ClosedForm) -> Tensor:
         ctx.save_for_backward(inputs)
         ctx.form = form
         ctx.mark_dirty(output)
@@ -154,7 +165,7 @@ class _Identity(torch.autograd.Function):
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: _Context, gradient: Tensor) -> tuple[Tensor, Tensor, None, None]:
         (inputs,) = ctx.saved_tensors
         return gradient, ctx.form(inputs, gradient), None, None
 

@@ -1,95 +1,91 @@
-"""Importance weights and per-sample gradient norms for the training step of another library.
+"""Shared part of the attachments: which forward passes are weighted, and how the hooks are removed."""
 
-Row i of the gradient with respect to a watched network's outputs is multiplied by the weight of sample i. If the loss
-is a mean over the batch, every parameter then gets the gradient of the weighted loss. Taps on the layers collect the
-per-sample norms in the same backward pass. Passes outside `open` and `close` are neither changed nor slowed down.
-"""
-
-from collections.abc import Sequence
-from functools import partial
+from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
-from aes_rl.gradients import Taps, squared_norms
-from aes_rl.integrations.selection import Pending
-from aes_rl.types import Signal
-
-_MARK = "_is_watched_by_aes_rl"
+from aes_rl.integrations.selection import Pending, Selection
+from aes_rl.integrations.watched import Watched
 
 
-class Watched:
-    """One network with hooks. Call `open` before the forward pass of its loss and `close` after it."""
+class AbstractAttachment(ABC):
+    """Hooks that weight a learner's losses and collect per-sample norms and TD errors. `detach` removes them."""
 
-    def __init__(
-        self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
-    ):
-        """Register the hooks.
+    def __init__(self) -> None:
+        """Watch the networks. If one of them cannot be watched, remove the hooks of the others."""
+        self._undo: list[Callable[[], None]] = []
+        try:
+            self.install()
+        except Exception:
+            self._take_off()
+            raise
 
-        Args:
-            name: Name of the network in the feedback, "actor" or "critic".
-            network: The network.
-            outputs: Its output modules. Every output of the network must be the output of one of them.
-            needs: Signals that the sampler uses.
-            error_factor: If not 0, the absolute TD error is computed from the gradient at each output:
-                error_factor · B · |∂L/∂Q|.
-        """
-        if getattr(network, _MARK, False):
-            raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
-        self.name = name
-        self._network = network
-        self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
-        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
-        self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
-        setattr(network, _MARK, True)
-        self._pending: Pending | None = None
-        self._tap: Tensor | None = None
-        self._errors: list[Tensor] = []
+    @abstractmethod
+    def install(self) -> None:
+        """Watch every network."""
 
-    def open(self, pending: Pending) -> None:
-        """Weight the next forward pass as one over this batch."""
-        self._pending, self._errors = pending, []
-        if self._taps is not None:
-            self._tap = self._taps.tap((len(pending.weights),))
-            self._taps.connect(self._tap)
+    @abstractmethod
+    def selection(self) -> Selection:
+        """The selection of the learner's current buffer."""
 
-    def close(self) -> None:
-        """Stop weighting forward passes."""
-        self._pending = None
-        if self._taps is not None:
-            self._taps.disconnect()
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device of the learner's networks."""
 
-    def report(self, pending: Pending) -> None:
-        """Add the norms and TD errors from the backward pass to the batch."""
-        if self._tap is not None and self._tap.grad is not None:
-            norms = squared_norms(self._tap.grad, pending.weights)
-            others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
-            pending.gradient_norm[self.name] = norms if others is None else others + norms
-        pending.td_errors += self._errors
-        self._tap, self._errors = None, []
+    def detach(self) -> None:
+        """Remove all hooks, after reporting the last batch."""
+        selection = self.selection()
+        if selection.pending is not None and selection.pending.sources:
+            selection.settle()
+        self._take_off()
 
-    def remove(self) -> None:
-        """Remove all hooks."""
-        self.close()
-        setattr(self._network, _MARK, False)
-        if self._taps is not None:
-            self._taps.remove()
-        for handle in self._handles:
-            handle.remove()
+    def _take_off(self) -> None:
+        while self._undo:
+            self._undo.pop()()
 
-    def _watch_output(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
-        del module, arguments
-        if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
-            return output
-        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
-        leaving = output.clone()
-        weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
-        leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
-        return leaving
+    def pending(self, rows: int) -> Pending | None:
+        """The current batch, if a forward pass with this many rows can be over it; otherwise None."""
+        pending = self.selection().pending
+        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
+            return None
+        pending.weights = pending.weights.to(self.device())
+        return pending
 
-    def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
-        if self._factor:
-            self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
-        return gradient * weights
+    def open(self, watched: Watched, pending: Pending) -> None:
+        """Weight the network's next forward pass and report its feedback."""
+        watched.open(pending)
+        pending.sources.append(watched.report)
+
+    def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
+        """Weight the network's forward passes with gradients; with `counts`, only those whose arguments it accepts."""
+
+        def before(module: nn.Module, arguments: Any) -> None:
+            del module
+            pending = self.pending(rows_of(arguments[0]))
+            if pending is not None and (counts is None or counts(arguments)):
+                self.open(watched, pending)
+
+        def after(module: nn.Module, arguments: Any, output: Any) -> None:
+            del module, arguments, output
+            watched.close()
+
+        self._undo += [
+            network.register_forward_pre_hook(before).remove,
+            network.register_forward_hook(after).remove,
+            watched.remove,
+        ]
+
+
+def is_stored(arguments: Any) -> bool:
+    """Whether a critic's action argument is a stored action. An action with a gradient comes from the actor."""
+    return not getattr(arguments[1], "requires_grad", False)
+
+
+def rows_of(observation: Any) -> int:
+    """Batch size of an observation or of a dictionary of observations."""
+    if isinstance(observation, dict):
+        observation = next(iter(observation.values()))
+    return len(observation)

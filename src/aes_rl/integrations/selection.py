@@ -18,14 +18,16 @@ from aes_rl.types import Draw, Signal, Signals, as_tensor
 Array = NDArray[np.int64]
 NETWORKS = ("actor", "critic")
 """Network names in the feedback of every attachment."""
-_MOST_AHEAD = 64
-"""Maximum number of batches drawn ahead of their feedback."""
+_LONGEST_QUEUE = 64
+"""Maximum number of batches without feedback."""
 
 
 class Pending:
     """A batch that was drawn and has no feedback yet."""
 
-    def __init__(self, draw: Draw, weights: Float[Tensor, "B"]):
+    def __init__(self, number: int, draw: Draw, weights: Float[Tensor, "B"]):
+        self.number = number
+        """Draws are numbered from 1."""
         self.draw = draw
         self.weights = weights
         self.td_errors: list[Float[Tensor, "B"]] = []
@@ -36,10 +38,17 @@ class Pending:
 
 
 class Selection:
-    """Chooses slots to write and slots to draw. Feedback on a batch is given before the next draw or insertion."""
+    """Chooses slots to write and slots to draw. A drawn batch waits in the queue until its feedback is given.
 
-    def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
+    Most hosts train on a batch before they draw the next one: all feedback is given before the next draw or insertion.
+    A host that draws ahead gives the feedback on each batch itself, by `report`.
+    """
+
+    def __init__(
+        self, config: Any, capacity: int, seed: int, total_updates: int | None = None, draws_ahead: bool = False
+    ):
         self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
+        self.draws_ahead = draws_ahead
         self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, backend="numba")
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
             raise ValueError(
@@ -52,11 +61,10 @@ class Selection:
         self._streams = Streams([seed], self.sampler.backend)
         self.updates = 0
         """Batches drawn so far."""
+        self.queue: dict[int, Pending] = {}
+        """Batches without feedback by the number of their draw, oldest first."""
         self._lock = threading.RLock()  # a host may prefetch batches in another thread
         self._reports = 0
-        self.pending: Pending | None = None
-        self.ahead: dict[int, Pending] = {}
-        """Batches drawn ahead of their feedback, by number."""
         self._first_number = 0
         # For hosts that choose the place of each transition: the slot of each place and its inverse; −1 means none yet.
         self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
@@ -101,78 +109,75 @@ class Selection:
         places: Array = self._place_of[slots_of(self.draw(batch_size))]
         return places
 
+    @property
+    def pending(self) -> Pending | None:
+        """The last batch drawn, if it has no feedback yet."""
+        return next(reversed(self.queue.values()), None)
+
     def draw(self, batch_size: int) -> Pending:
         """Draw a batch: its slots and their importance weights."""
         checks.count("batch_size", batch_size)
         self.settle()
-        draw = self.sampler.draw(self._streams.uniform(Stream.DRAW, self._streams.counter(self.updates), batch_size))
-        self.updates += 1
-        self.pending = Pending(draw, self.sampler.weights(draw)[0])
-        return self.pending
-
-    def draw_ahead(self, batch_size: int) -> tuple[int, Pending]:
-        """Draw a batch that may get its feedback after later draws. Returns its number and the batch."""
-        if len(self.ahead) >= _MOST_AHEAD:
-            if self._reports == 0:
-                raise RuntimeError(
-                    f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} got feedback on none: "
-                    "attach it to the loss before training"
-                )
-            del self.ahead[min(self.ahead)]  # was not drawn for training
         with self._lock:
-            self.draw(batch_size)
-            pending, self.pending = self.pending, None
-            assert pending is not None
-            number = self._first_number + self.updates
-            if self.needs:
-                self.ahead[number] = pending
-            return number, pending
-
-    def hear(self, number: int, pending: Pending) -> None:
-        """Give the sampler the feedback on a batch that was drawn ahead."""
-        with self._lock:
-            if self.ahead.get(number) is pending:
-                del self.ahead[number]
-                self._report(pending)
+            if len(self.queue) >= _LONGEST_QUEUE:
+                self._drop_oldest()
+            uniforms = self._streams.uniform(Stream.DRAW, self._streams.counter(self.updates), batch_size)
+            draw = self.sampler.draw(uniforms)
+            self.updates += 1
+            pending = Pending(self._first_number + self.updates, draw, self.sampler.weights(draw)[0])
+            self.queue[pending.number] = pending
+            if self.draws_ahead and not self.needs:
+                self.report(pending)
+            return pending
 
     def settle(self) -> None:
-        """Give the sampler the feedback on the last batch."""
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            self._report(pending)
+        """Give the sampler the feedback on the last batch, unless the host draws ahead."""
+        if not self.draws_ahead:
+            for pending in list(self.queue.values()):
+                self.report(pending)
 
-    def _report(self, pending: Pending) -> None:
-        for report in pending.sources:
-            report(pending)
-        missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
-        missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
-        if missing:
+    def report(self, pending: Pending) -> None:
+        """Give the sampler the feedback on a batch, if the batch is still in the queue."""
+        with self._lock:
+            if self.queue.get(pending.number) is not pending:
+                return
+            del self.queue[pending.number]
+            for source in pending.sources:
+                source(pending)
+            missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
+            missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
+            if missing:
+                raise RuntimeError(
+                    f"{type(self.config).__name__} got no feedback on the last batch: attach it to the model before "
+                    "training, or discard() a batch that was not drawn for training"
+                )
+            # Without the norm of a chosen network, a delayed actor was not trained: an update without feedback.
+            if self._networks <= set(pending.gradient_norm):
+                errors = pending.td_errors
+                error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
+                norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
+                self.sampler.feedback(pending.draw, Signals(error, norms))
+            self._reports += 1
+            self.sampler.advance(self._reports)
+
+    def discard(self, number: int | None = None) -> None:
+        """Drop the batch with this number, or all batches without feedback. They do not count as updates."""
+        with self._lock:
+            for dropped in list(self.queue) if number is None else [number]:
+                self.queue.pop(dropped, None)
+
+    def _drop_oldest(self) -> None:
+        """Drop the oldest batch. It was not drawn for training, or the sampler is not attached."""
+        if self._reports == 0:
             raise RuntimeError(
-                f"{type(self.config).__name__} got no feedback on the last batch: attach it to the model before "
-                "training, or discard() a batch that was not drawn for training"
+                f"{len(self.queue)} batches were drawn and {type(self.config).__name__} got feedback on none: "
+                "attach it to the loss before training"
             )
-        if not self._networks <= set(pending.gradient_norm):
-            self._advance()  # a delayed actor was not trained on this batch: an update without feedback
-            return
-        errors = pending.td_errors
-        error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
-        norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
-        self.sampler.feedback(pending.draw, Signals(error, norms))
-        self._advance()
-
-    def _advance(self) -> None:
-        self._reports += 1
-        self.sampler.advance(self._reports)
-
-    def discard(self) -> None:
-        """Drop the last batch. It counts as an update without feedback."""
-        if self.pending is not None:
-            self.pending = None
-            self._advance()
+        del self.queue[next(iter(self.queue))]
 
     def emptied(self) -> "Selection":
         """A new selection for the same buffer, now empty."""
-        empty = Selection(self.config, self.capacity, self.seed, self.total_updates)
+        empty = Selection(self.config, self.capacity, self.seed, self.total_updates, self.draws_ahead)
         # The host may still hold earlier batches, so their numbers are not used again.
         empty._first_number = self._first_number + self.updates
         return empty
@@ -195,12 +200,11 @@ class Selection:
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.updates, self._reports = int(state["updates"]), int(state["reports"])
-        self.ahead.clear()
+        self.queue.clear()
         self._slot_of[:], self._place_of[:] = state["slot_of"].numpy(), state["place_of"].numpy()
-        self.pending = None
 
     def __getstate__(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in ("config", "capacity", "seed", "total_updates")}
+        options = {name: getattr(self, name) for name in ("config", "capacity", "seed", "total_updates", "draws_ahead")}
         return {"options": options, "state": {name: value.numpy() for name, value in self.state_dict().items()}}
 
     def __setstate__(self, saved: dict[str, Any]) -> None:

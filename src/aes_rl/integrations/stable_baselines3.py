@@ -17,10 +17,10 @@ from numpy.typing import NDArray
 from typing_extensions import override
 
 from aes_rl.errors import UserError
-from aes_rl.integrations.attachment import Watched
+from aes_rl.integrations.attachment import AbstractAttachment, is_stored, rows_of
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Selection, slots_of
-from aes_rl.integrations.watching import AbstractAttachment, is_stored, rows_of
+from aes_rl.integrations.watched import Watched
 
 require("stable_baselines3", "2.9", "3", "sb3")
 from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402

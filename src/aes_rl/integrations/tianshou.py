@@ -19,10 +19,10 @@ from typing_extensions import override
 
 from aes_rl import checks
 from aes_rl.errors import UserError
-from aes_rl.integrations.attachment import Watched
+from aes_rl.integrations.attachment import AbstractAttachment, is_stored
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Selection
-from aes_rl.integrations.watching import AbstractAttachment, is_stored
+from aes_rl.integrations.watched import Watched
 from aes_rl.samplers.registry import overwriting_the_oldest
 
 require("tianshou", "2.0", "3", "tianshou")

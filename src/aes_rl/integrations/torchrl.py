@@ -57,7 +57,7 @@ class SelectiveSampler(Sampler):
 
     def __init__(self, config: Any, capacity: int, seed: int = 0, total_updates: int | None = None):
         """`config` is a configuration such as `Adaptive()`. `capacity` is the capacity of the storage."""
-        self.selection = Selection(config, capacity, seed, total_updates)
+        self.selection = Selection(config, capacity, seed, total_updates, draws_ahead=True)
         self.attachment: Attachment | None = None
         """Collects the feedback on its batches."""
         self.has_writer = False
@@ -94,8 +94,8 @@ class SelectiveSampler(Sampler):
                 "the buffer, created with writer=SelectiveWriter(sampler) of this sampler"
             )
         self._listen()
-        number, pending = self.selection.draw_ahead(batch_size)
-        info = {"priority_weight": pending.weights, "draw": torch.full((batch_size,), number)}
+        pending = self.selection.draw(batch_size)
+        info = {"priority_weight": pending.weights, "draw": torch.full((batch_size,), pending.number)}
         return pending.draw.slots[0], info
 
     def state_dict(self) -> dict[str, Any]:
@@ -121,7 +121,7 @@ class SelectiveSampler(Sampler):
 
     def discard(self, batch: Any) -> None:
         """Drop a batch that was not drawn for training."""
-        self.selection.ahead.pop(int(batch.get("draw")[0]), None)
+        self.selection.discard(int(batch.get("draw")[0]))
 
     def _listen(self) -> None:
         """Report the last batch after its backward pass. Not from a prefetching thread: the backward may be running."""
@@ -225,7 +225,7 @@ class Attachment:
         self._sampler = sampler
         self.thread = threading.get_ident()
         """Thread in which the loss was last computed."""
-        self._heard: tuple[int, Pending, dict[str, Tensor]] | None = None
+        self._heard: tuple[Pending, dict[str, Tensor]] | None = None
         self._taps: dict[str, Taps] = {}
         if Signal.GRADIENT_NORM in sampler.selection.needs:
             critics = getattr(loss, _SUPPORTED[type(loss)])
@@ -236,13 +236,13 @@ class Attachment:
 
     def report(self) -> None:
         """Give the sampler the feedback of the last backward pass, if there was one."""
-        if self._heard is None or (self._taps and all(tap.grad is None for tap in self._heard[2].values())):
+        if self._heard is None or (self._taps and all(tap.grad is None for tap in self._heard[1].values())):
             return
-        (number, pending, taps), self._heard = self._heard, None
+        (pending, taps), self._heard = self._heard, None
         for name, tap in taps.items():
             if tap.grad is not None:
                 pending.gradient_norm[name] = squared_norms(tap.grad, pending.weights.to(tap.device))
-        self._sampler.selection.hear(number, pending)
+        self._sampler.selection.report(pending)
 
     def detach(self) -> None:
         """Remove all hooks, after reporting the last batch."""
@@ -258,7 +258,7 @@ class Attachment:
         self.report()
         batch = arguments[0]
         number = int(batch.get("draw")[0]) if "draw" in batch.keys() else -1  # noqa: SIM118
-        pending = self._sampler.selection.ahead.get(number)
+        pending = self._sampler.selection.queue.get(number)
         if pending is None:
             return
         if loss.tensor_keys.priority_weight not in batch.keys():  # noqa: SIM118
@@ -266,7 +266,7 @@ class Attachment:
         leaves = {name: taps.tap((len(pending.weights),)) for name, taps in self._taps.items()}
         for name, taps in self._taps.items():
             taps.connect(leaves[name])
-        self._heard = (number, pending, leaves)
+        self._heard = (pending, leaves)
 
     def _after(self, loss: Any, arguments: Any, output: Any) -> None:
         del output
@@ -275,7 +275,7 @@ class Attachment:
         if self._heard is not None and Signal.TD_ERROR in self._sampler.selection.needs:
             error = arguments[0].get(loss.tensor_keys.priority).detach().abs().reshape(-1)
             # SACLoss stores the TD error, the other two its square.
-            self._heard[1].td_errors = [error if isinstance(loss, SACLoss) else error.sqrt()]
+            self._heard[0].td_errors = [error if isinstance(loss, SACLoss) else error.sqrt()]
 
 
 def attach(loss: Any, sampler: SelectiveSampler) -> Attachment:

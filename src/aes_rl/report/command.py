@@ -16,22 +16,23 @@ from aes_rl.files import require_directory, write_whole
 from aes_rl.report import analysis, tables, verdicts
 from aes_rl.report.escaping import one_line
 from aes_rl.report.load import Results, load
-from aes_rl.report.page import Picture, PlainTable, Section, TableOf, markdown, page, picture
-from aes_rl.report.reference import Reference, read_reference
+from aes_rl.report.page import Content, PlainTable, TableOf, markdown, page
+from aes_rl.report.reference import read_reference
+from aes_rl.report.wording import counted
 
 _console = Console() if Console().is_terminal else Console(width=110)  # the table is wider than the default for logs
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write tables, figures and a page for all runs below a directory, finished or not."""
+    """Write tables, figures and a page for all runs below one directory or several, finished or not."""
 
-    directory: tyro.conf.Positional[Path]
-    """Directory of a study, or of a single run."""
+    directories: tyro.conf.Positional[tuple[Path, ...]]
+    """Directories of studies or single runs. Runs of different directories are kept apart and can be compared."""
     output: Path | None = None
-    """Output directory; by default report/ in that directory."""
+    """Output directory; by default report/ in the directory, or report/ here if several are given."""
     title: str | None = None
-    """Title of the page; by default the name of the directory."""
+    """Title of the page; by default the names of the directories."""
     window: int = 10
     """Number of evaluations in the trailing mean that smooths curves and measures."""
     reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
@@ -42,140 +43,116 @@ class Report:
     """Name of the published curves in the legend."""
 
 
-def report(words: list[str]) -> None:
+def report(argv: list[str]) -> None:
     """Write the report, and print the table and the path of the page."""
-    asked = tyro.cli(Report, prog="aes-rl report", args=words)
-    write_report(asked)
+    write_report(tyro.cli(Report, prog="aes-rl report", args=argv))
 
 
-def write_report(asked: Report) -> Path:
+def write_report(args: Report) -> Path:
     """Write the report and return the path of its page."""
-    checks.count("window", asked.window)
+    checks.count("window", args.window)
+    if not args.directories:
+        raise UserError("no directory given; name the directories of studies or runs, such as aes-rl report runs/demo")
     if find_spec("matplotlib") is None:
         raise UserError("the report needs matplotlib; pip install 'aes-rl[report]'")
-    results = load(asked.directory)
-    references = [read_reference(path, asked.reference_label) for path in asked.reference]
-    output = _output(asked)
-    rows = analysis.rows(results, asked.window, asked.tuned_seed)
-    fewest = min(len(curve.steps) for curve in results.curves)
-    if fewest < asked.window:
-        results.tell(
-            f"scores are means of the last {asked.window} evaluations and some runs have {fewest}; a smaller --window "
-            "looks less far back"
-        )
+    results = load(*args.directories)
+    references = [read_reference(path, args.reference_label) for path in args.reference]
+    output = _output(args)
+    rows = analysis.rows(results, args.window, args.tuned_seed)
+    _tell_short(results, args.window)
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
-    judged = verdicts.verdicts(results, asked.window)
-    together = verdicts.together(results, asked.window)
-    sections = _sections(results, judged, asked.window, references, output / "figures")
-    write_whole(output / "measures.csv", tables.as_csv(rows))
-    write_whole(output / "measures.md", tables.as_markdown(made))
-    write_whole(output / "measures.tex", tables.as_latex(made))
-    smoothing = f"Scores are means of the last {asked.window} evaluations. {_MEASURES}"
-    shown = [TableOf("The paper's measures, all seeds", made, smoothing, has_paper=True)]
+    judged = verdicts.verdicts(results, args.window)
+    together = verdicts.together(results, args.window)
+    from aes_rl.report.sections import sections  # matplotlib is slow to import
+
+    drawn = sections(results, judged, args.window, references, output / "figures")
+    smoothing = _smoothing(args.window)
+    shown = [TableOf("The paper's measures, all seeds", made, f"{smoothing} {_MEASURES}", has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
-    write_whole(output / "verdicts.csv", verdicts.as_csv(judged))
     comparisons = []
     if judged:
-        lines = verdicts.in_cells(judged)
-        comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
-    write_whole(output / "together.csv", verdicts.together_as_csv(together))
+        title = "Lower gradient variance, higher score?"
+        comparisons.append(PlainTable(title, verdicts.HEAD, verdicts.in_cells(judged), _JUDGED))
     if together:
         lines = verdicts.together_in_cells(together)
-        comparisons.append(PlainTable("All tasks together, two by two", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
-    title = one_line(asked.title or f"Study {asked.directory.resolve().name}")
+        comparisons.append(PlainTable("All tasks together, in pairs", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
+    content = Content(_title(args), smoothing, drawn, shown, comparisons)
     path = output / "index.html"
-    write_whole(path, page(title, results, asked.window, sections, shown, comparisons))
-    write_whole(output / "report.md", markdown(title, results.problems, sections, shown, comparisons))
+    for name, text in {
+        "measures.csv": tables.as_csv(rows),
+        "measures.md": tables.as_markdown(made),
+        "measures.tex": tables.as_latex(made),
+        "verdicts.csv": verdicts.as_csv(judged),
+        "together.csv": verdicts.together_as_csv(together),
+        "report.md": markdown(results, content),
+        path.name: page(results, content),
+    }.items():
+        write_whole(output / name, text)
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
-    _console.print(f"scores are means of the last {asked.window} evaluations (--window)")
+    _console.print(f"{smoothing} --window changes the number.", highlight=False)
     _console.print(f"the page is {path}", markup=False)
     return path
 
 
-def _output(asked: Report) -> Path:
+def _output(args: Report) -> Path:
     """Create the output directory and its figures directory. A link inside a run directory is not followed."""
-    if asked.output is None:
-        output = asked.directory / "report"
+    if args.output is None:
+        output = (args.directories[0] if len(args.directories) == 1 else Path()) / "report"
         require_directory(output)
     else:
-        output = asked.output
+        output = args.output
         output.mkdir(parents=True, exist_ok=True)
     require_directory(output / "figures")
     return output
 
 
+def _title(args: Report) -> str:
+    names = [directory.resolve().name for directory in args.directories]
+    if args.title is None and len(names) > 1:
+        return one_line(f"{', '.join(names[:-1])} and {names[-1]}")
+    return one_line(args.title or f"Study {names[0]}")
+
+
+def _smoothing(window: int) -> str:
+    if window == 1:
+        return "Final scores and measures are of single evaluations."
+    return f"Final scores and measures are of means of {window} evaluations."
+
+
+def _tell_short(results: Results, window: int) -> None:
+    """Tell of runs with fewer evaluations than a score is to be the mean of."""
+    fewest = min(len(curve.steps) for curve in results.curves)
+    if fewest < window:
+        results.tell(
+            f"final scores are means of the last {counted(window, 'evaluation')}, and some runs have {fewest}; use a "
+            "smaller --window"
+        )
+
+
 _MEASURES = (
-    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step it was reached at; of "
-    "negative scores it rewards slowness and has no best. Stability: final ÷ max, for negative scores max ÷ final. "
-    "Robustness: standard deviation across seeds (ddof 1), mean over the last 20 % of the steps."
+    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step it was reached at; for "
+    "negative scores slower learning gives a higher value, so none is marked as best. Stability: final ÷ max, for "
+    "negative scores max ÷ final. Robustness: standard deviation over seeds (ddof 1), mean over the last 20 % of the "
+    "steps; – for one seed. With one evaluation there is no speed, stability or maximum. The paper's agents may have "
+    "had other settings than these."
 )
 _JUDGED = (
-    "Each sampler against uniform replay over the seeds both have. Captured: share of the removable gradient variance "
-    "that the sampler removed, mean over the second half of training (lowest to highest seed); by network, of each "
-    "network's own gradient. Ends higher, higher on the way: probability that a run of it beats one of uniform replay, "
-    "by the mean of the last evaluations and by the mean over all of training (95 % bootstrap interval), and how often "
-    "chance would tell them that far apart (permutation test); above 0.05 they are not told apart. Nothing is "
-    "corrected for the number of comparisons: of twenty, one is below 0.05 by chance."
+    "Each sampler against uniform replay over the seeds that both have. Captured fraction: share of the removable "
+    "gradient variance that the sampler removed, mean over the second half of training (lowest to highest seed); by "
+    "network: of each network's own gradient. Higher final score, higher mean return during training: probability that "
+    "a run of the sampler scores higher than one of uniform replay (95 % bootstrap interval), and the p-value of a "
+    "permutation test; above 0.05 there is no significant difference. The p-values are not corrected for the number of "
+    "comparisons: of twenty, one is below 0.05 by chance."
 )
 _TOGETHER = (
-    "Probability that a run of the sampler beats one of the other on the same task, mean over the tasks, by the mean "
-    "of the last evaluations and by the mean over all of training, and how often chance would tell them that far apart "
-    "(labels are shared out anew within each task). Nothing is corrected for the number of comparisons."
+    "Probability that a run of the sampler scores higher than one of the other on the same task, mean over the tasks, "
+    "by final score and by mean return during training, with the p-value of a permutation test within tasks. The "
+    "p-values are not corrected for the number of comparisons."
 )
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
-
-
-def _sections(
-    results: Results, judged: list[verdicts.Verdict], window: int, references: list[Reference], directory: Path
-) -> list[Section]:
-    from aes_rl.report import figures
-
-    sections = []
-    for agent in dict.fromkeys(curve.agent for curve in results.curves):
-        drawn = figures.learning_curves(results, agent, window, references)
-        caption = f"{agent.upper()}: mean ± standard deviation over seeds."
-        shown: list[Picture] = [picture(figures.save(drawn, directory, f"curves_{agent}"), caption)]
-        captured = figures.captured_fractions(results, agent)
-        if captured is not None:
-            path = figures.save(captured, directory, f"captured_{agent}")
-            caption = (
-                "Share of the removable gradient variance that each sampler removes: median and range of the seeds."
-            )
-            shown.append(picture(path, caption))
-        variances = figures.gradient_variances(results, agent)
-        if variances is not None:
-            path = figures.save(variances, directory, f"variance_{agent}")
-            caption = (
-                "Variance of a batch's mean gradient: median and range of the seeds. Every sampler trains an agent of "
-                "its own, whose gradients differ in size, so that lines do not tell which sampler removes more."
-            )
-            shown.append(picture(path, caption))
-        sections.append(Section(f"Learning curves, {agent.upper()}", shown))
-    for whole in analysis.aggregates(results, window):
-        scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")
-        profiles = figures.save(figures.profiles(whole), directory, f"profiles_{whole.agent}")
-        caption = (
-            f"{_counted(len(whole.tasks), 'task')}, {_counted(len(whole.seeds), 'seed')} each. 0 is the mean first "
-            "evaluation on a task and 1 uniform replay's mean final score; intervals are 95 % stratified bootstrap."
-        )
-        shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
-        sections.append(Section(f"All tasks together, {whole.agent.upper()}", shown))
-    against = figures.captured_against_score(judged)
-    if against is not None:
-        path = figures.save(against, directory, "captured_against_score")
-        caption = (
-            "Every sampler on every task, SAC filled, DDPG hollow: the share of the removable variance that it "
-            "removed, and the probability that a run of it has a higher score than one of uniform replay."
-        )
-        sections.append(Section("Variance against score", [picture(path, caption)]))
-    return sections
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _terminal(made: list[tables.Line]) -> Table:
@@ -183,9 +160,8 @@ def _terminal(made: list[tables.Line]) -> Table:
     for before, line in zip([None, *made], made, strict=False):
         if before is None or (before.task, before.agent) != (line.task, line.agent):
             table.add_section()
-            table.add_row(
-                Text.assemble((f"{line.task} {line.agent.upper()}", "bold"), f", {_counted(line.seeds, 'seed')}")
-            )
+            table.add_row(Text.assemble((f"{line.task} {line.agent.upper()}", "bold"), f", {line.seeds_in_words}"))
         cells = [f"[bold green]{cell.text}[/]" if cell.is_best else cell.text for cell in line.cells]
-        table.add_row(Text(f"  {line.sampler}"), *cells)
+        source = f" (from {line.source})" if line.source and not line.sampler.endswith(f"({line.source})") else ""
+        table.add_row(Text(f"  {line.sampler}{source}"), *cells)
     return table

@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple, TypeGuard
+from typing import NamedTuple, TypeGuard
 
 import numpy as np
 
@@ -104,14 +104,13 @@ def read_wall_seconds(directory: Path) -> float | None:
     return float(seconds)
 
 
-def read_variance(run: Run, members: set[Member], tables: Tables) -> dict[tuple[Member, str], Points]:
-    """Readings by run and metric: variance, captured_fraction and captured_fraction_NETWORK."""
-    paths = (run.directory / "metrics.csv", run.directory / "metrics.csv.gz")
+def read_variance(directory: Path, curves: list[Curve], tables: Tables) -> dict[tuple[Member, str], Points]:
+    """Readings of these runs, by run and metric: variance, captured_fraction and captured_fraction_NETWORK."""
+    paths = (directory / "metrics.csv", directory / "metrics.csv.gz")
     path = next((path for path in paths if files.is_file(path)), None)
     if path is None:
         return {}
-    task, agent = run.config.task, run.config.agent
-    by_text = {(sampler, str(seed)): (task, agent, sampler, seed) for _, _, sampler, seed in members}
+    by_text = {(curve.rule, str(curve.seed)): curve.member for curve in curves}
     readings: dict[tuple[Member, str], Points] = {}
     for number, row in tables.rows(path, ("env_step", "sampler", "seed", "metric", "value")):
         metric = row["metric"]
@@ -170,7 +169,8 @@ def _curves(path: Path, config: Config, tables: Tables) -> list[Curve]:
     curves = []
     for (sampler, seed), points in evaluations.items():
         steps, scores = zip(*points, strict=True)
-        curves.append(Curve(config.task, config.agent, sampler, seed, np.array(steps, np.int64), np.array(scores)))
+        numbers = np.array(steps, np.int64), np.array(scores)
+        curves.append(Curve(config.task, config.agent, sampler, seed, *numbers, rule=sampler))
     return curves
 
 
@@ -196,35 +196,35 @@ def _add(points: Points, path: Path, number: int, step: str, value: str, is_nan_
     points.append((at, reading))
 
 
-def _names(path: Path, values: dict[str, Any], kind: str) -> list[str]:
+def _names(path: Path, values: dict[str, object], kind: str) -> list[str]:
     names = values.get(kind)
     if not isinstance(names, list) or not names:
         raise UserError(f"{path} says {kind} {_shown(names)}, which must be a list of names")
     return [_name(f"{path}: {kind}", name) for name in names]
 
 
-def _seeds(path: Path, values: dict[str, Any]) -> list[int]:
+def _seeds(path: Path, values: dict[str, object]) -> list[int]:
     seeds = values.get("seeds")
     if not isinstance(seeds, list) or not seeds or not all(_is_whole(seed) and 0 <= seed < 2**64 for seed in seeds):
         raise UserError(f"{path} says seeds {_shown(seeds)}, which must be a list of whole numbers from 0 to 2^64 − 1")
     return seeds
 
 
-def _name(what: str, name: Any) -> str:
+def _name(what: str, name: object) -> str:
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MOST_NAME:
         raise UserError(f"{what} is {_shown(name)}; a name is at most {MOST_NAME} printable characters")
     return name
 
 
-def _is_whole(value: Any) -> TypeGuard[int]:
+def _is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_number(value: object) -> TypeGuard[float]:
     return _is_whole(value) or isinstance(value, float)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A value for an error message, shortened."""
     shown = repr(value)
     return shown if len(shown) <= 60 else f"{shown[:60]}… ({len(shown):,} characters)"

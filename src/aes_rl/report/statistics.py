@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +12,16 @@ Array = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """An estimate with its 95 % bootstrap interval."""
+    """An estimate with its 95 % bootstrap interval, whose ends are nan if there is one run only."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether there is an interval around the value."""
+        return not math.isnan(self.low)
 
 
 def interquartile_mean(scores: Array) -> float:
@@ -56,13 +61,13 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
         return math.nan
     happened = 0.0
     sums: Array = np.zeros(1)
-    counts: NDArray[Any] = np.ones(1)  # the type stub of bincount ignores its weights
+    counts: Array = np.ones(1)
     for scores, others in pairs:
         ways = _by_chance(scores, others, repetitions)
         happened += ways[0]
         values, how_often = np.unique(ways.round(9), return_counts=True)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
-        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
+        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel()).astype(np.float64)
     return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
 
 
@@ -97,7 +102,7 @@ def _parts(total: int, size: int) -> list[int]:
 
 
 def bootstrap(
-    statistic: Callable[..., Any], *matrices: Array, repetitions: int = 2000, seed: int = 0
+    statistic: Callable[..., float | Array], *matrices: Array, repetitions: int = 2000, seed: int = 0
 ) -> tuple[Array, Array]:
     """Lower and upper end of the 95 % bootstrap interval of a statistic of score matrices [runs, tasks].
 
@@ -116,7 +121,9 @@ def bootstrap(
 
 
 def with_interval(statistic: Callable[..., float], *matrices: Array, repetitions: int = 2000) -> Interval:
-    """A statistic and its bootstrap interval."""
+    """A statistic and its bootstrap interval. One run per method has no spread to resample, and no interval."""
+    if max(map(len, matrices)) < 2:
+        return Interval(statistic(*matrices), math.nan, math.nan)
     low, high = bootstrap(statistic, *matrices, repetitions=repetitions)
     return Interval(statistic(*matrices), float(low), float(high))
 

@@ -140,8 +140,8 @@ def progress_display(
         def refresh(running: list[str]) -> None:
             for name in running:
                 progress = progress_of(directory / name)
-                scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in progress.get("scores", {}).items())
-                step = progress.get("env_step", 0)
+                scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in progress.scores.items())
+                step = progress.env_step
                 bars.update(tasks[name], completed=step, scores=scores)
                 if not _console.is_terminal and time.monotonic() - logged[name] > _LOG_INTERVAL:
                     logged[name] = time.monotonic()

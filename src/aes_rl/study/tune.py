@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 import tyro
@@ -87,7 +87,7 @@ def run_search(args: Tune) -> dict[str, float]:
             for group in batch:
                 own = args.directory / group.name
                 if is_finished(own):
-                    params = {name: getattr(group.config.sampler.adaptive, name) for name in distributions}
+                    params = {name: getattr(group.config.sampler["adaptive"], name) for name in distributions}
                     value = _score(own)
                     search.add_trial(optuna.create_trial(params=params, distributions=distributions, value=value))
     finally:
@@ -111,7 +111,7 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     directory = args.directory / name
     if files.is_file(directory / "config.json"):
         config = run_files.read_config(directory)
-        searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
+        searched = {name: getattr(config.sampler["adaptive"], name) for name in _SEARCHED}
         run_files.check_directory(directory, _tuned(args, searched))
         return RunGroup(name, config)
     config = _tuned(args, suggest())
@@ -119,10 +119,10 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     return RunGroup(name, config)
 
 
-def _tuned(args: Tune, searched: Mapping[str, Any]) -> Training:
+def _tuned(args: Tune, searched: Mapping[str, float]) -> Training:
     config = _untuned(args)
-    adaptive = replace(config.sampler.adaptive, retention_end=None, **searched)
-    return replace(config, sampler=replace(config.sampler, adaptive=adaptive))
+    options: dict[str, float | None] = {"retention_end": None, **searched}
+    return replace(config, sampler={**config.sampler, "adaptive": replace(config.sampler["adaptive"], **options)})
 
 
 def _untuned(args: Tune) -> Training:

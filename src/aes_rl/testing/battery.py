@@ -3,31 +3,31 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from aes_rl.backends import choose
-from aes_rl.samplers.registry import rule_for
-from aes_rl.testing.history import Case, Life
-from aes_rl.testing.lives import (
+from aes_rl.samplers.registry import resolve, rule_for
+from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.testing.scenarios import (
     SHORT,
-    assert_alike,
-    beyond,
-    both_written,
+    assert_equal,
+    assert_stay_equal,
+    differ_later,
     draw_of,
-    go_on_alike,
-    grown,
-    live,
-    new,
-    part_ways,
-    report,
+    early,
+    insert_two,
+    insertions_after_wrap,
+    new_run,
+    report_values,
     shortened,
+    signals_of,
+    simulate,
     stages,
-    tell,
     view,
-    young,
+    wrapped,
 )
+from aes_rl.testing.simulated_run import Case, SimulatedRun
 from aes_rl.testing.statistics import FALSE_ALARM, frequency_p_value, mean_p_value
 from aes_rl.types import BackendName
 from aes_rl.weighting import unbiased
@@ -38,29 +38,29 @@ _DRAWS = 10_000
 
 def probabilities_are_a_distribution(case: Case) -> None:
     """Probabilities are positive on every live slot and sum to 1, from the first insertion to after the wrap-around."""
-    for life in stages(case):
-        probabilities = life.sampler.probabilities()
-        assert probabilities.shape == (case.members, len(life.sampler))
+    for run in stages(case):
+        probabilities = run.sampler.probabilities()
+        assert probabilities.shape == (case.members, len(run.sampler))
         assert bool((probabilities > 0).all()), f"a live slot has probability {probabilities.min()}"
         assert torch.allclose(probabilities.sum(1), torch.ones(case.members, dtype=torch.float64), atol=1e-12, rtol=0)
 
 
 def draws_stay_among_live_slots(case: Case) -> None:
     """No empty slot is drawn, and the probabilities of a draw are those of its slots."""
-    for life in stages(case):
-        draw = life.draw(512)
+    for run in stages(case):
+        draw = run.draw(512)
         slots = draw.slots
         assert int(slots.min()) >= 0
-        assert int(slots.max()) < len(life.sampler), f"slot {int(slots.max())} was drawn with {len(life.sampler)} live"
-        expected = life.sampler.probabilities().gather(1, slots)
+        assert int(slots.max()) < len(run.sampler), f"slot {int(slots.max())} was drawn with {len(run.sampler)} live"
+        expected = run.sampler.probabilities().gather(1, slots)
         assert torch.allclose(draw.probabilities, expected, rtol=1e-9, atol=0)
 
 
 def frequencies_follow_probabilities(case: Case) -> None:
     """Pearson's χ² test of the drawn slots against the reported probabilities, for every member."""
-    for life in stages(case):
-        probabilities = life.sampler.probabilities()
-        slots = life.draw(_DRAWS).slots
+    for run in stages(case):
+        probabilities = run.sampler.probabilities()
+        slots = run.draw(_DRAWS).slots
         for member in range(case.members):
             chance = frequency_p_value(slots[member], probabilities[member])
             assert chance > FALSE_ALARM, f"member {member}: draw frequencies are wrong (p-value {chance})"
@@ -72,14 +72,14 @@ def weighted_mean_is_unbiased(case: Case) -> None:
     A rule with `is_unbiased` must return exactly these weights. All weights must be positive.
     """
     backend = choose(case.backend, "cpu")
-    for life in stages(case):
-        size = len(life.sampler)
+    for run in stages(case):
+        size = len(run.sampler)
         values = torch.sin(torch.arange(size, dtype=torch.float64) * 7 + 1) * torch.arange(1, size + 1)
-        draw = life.draw(_DRAWS)
+        draw = run.draw(_DRAWS)
         weights = unbiased(draw, backend, torch.float64)
-        own = life.sampler.weights(draw).double()
+        own = run.sampler.weights(draw).double()
         assert bool((own > 0).all())
-        if life.sampler.rules[0].is_unbiased:
+        if run.sampler.rules[0].is_unbiased:
             assert torch.allclose(own, weights, rtol=1e-6), "the weights are not 1/(n·p)"
         weighted = values[draw.slots] * weights
         for member in range(case.members):
@@ -89,47 +89,47 @@ def weighted_mean_is_unbiased(case: Case) -> None:
 
 def overwriting_forgets(case: Case) -> None:
     """All slots just written start at the same mass, whatever their old content was."""
-    life = grown(case)
-    if not life.sampler.needs:
+    run = wrapped(case)
+    if not run.sampler.needs:
         return  # rules without feedback have nothing to forget and may depend on the age of slots
-    first, second = both_written(life)
-    _stand_alike(life, first, second, "new slots start at masses")
-    _tell_the_same(life, first, second)
-    _stand_alike(life, first, second, "`fresh` kept old state: after the same reports, new slots have masses")
+    first, second = insert_two(run)
+    _assert_equal_masses(run, first, second, "new slots start at masses")
+    _report_same(run, first, second)
+    _assert_equal_masses(run, first, second, "`fresh` kept old state: after the same reports, new slots have masses")
 
 
 def overwriting_leaves_no_trace(case: Case) -> None:
     """Reports on content that was overwritten since do not affect any slot, also not in a later `advance`.
 
-    Two histories swap the reports on two slots, which are then overwritten. Statistics over all slots may remain; they
+    Two runs swap the reports on two slots, which are then overwritten. Statistics over all slots may remain; they
     are the same in both.
     """
     if case.capacity == 1:
         return
     case = shortened(case)
     for is_told in (False, True):
-        one, other = young(case), young(case)
+        one, other = early(case), early(case)
         pair = torch.tensor([[0, len(one.sampler) - 1]]).repeat(case.members, 1)
-        for life, slots in ((one, pair), (other, pair.flip(1))):
-            life.sampler.renew(view(slots, life))
+        for run, slots in ((one, pair), (other, pair.flip(1))):
+            run.sampler.renew(view(slots, run))
             for values in ([5.0, 700.0], [40.0, 9000.0]):
-                tell(life, slots, values)
+                report_values(run, slots, values)
                 for _ in range(SHORT):
-                    life.advance()
-            tell(life, slots, [2.0, 300.0])
-            life.sampler.renew(view(pair, life))
+                    run.advance()
+            report_values(run, slots, [2.0, 300.0])
+            run.sampler.renew(view(pair, run))
             if is_told:
-                tell(life, pair, [3.0, 3.0])
-        go_on_alike(one, other, "`fresh` kept old state: reports on overwritten content have an effect")
+                report_values(run, pair, [3.0, 3.0])
+        assert_stay_equal(one, other, "`fresh` kept old state: reports on overwritten content have an effect")
 
 
 def empty_slots_do_not_count(case: Case) -> None:
-    """With the same history, live slots have the same probabilities in a larger buffer."""
+    """After the same insertions and reports, live slots have the same probabilities in a larger buffer."""
     if case.capacity == 1:
         return
     case = shortened(case)
     size = min(case.capacity, 20)
-    full, roomy = (new(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
+    full, roomy = (new_run(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
     what = (
         f"with the same {size} live slots, buffers of capacity {size} and {2 * case.capacity} differ: empty slots must "
         "not change the masses that `advance` returns for live slots, the first n slots that were passed to `fresh`; "
@@ -142,32 +142,32 @@ def empty_slots_do_not_count(case: Case) -> None:
         draw = full.draw(8)
         full.learn(draw)
         roomy.learn(draw)
-        assert_alike(full, roomy, what)
-    go_on_alike(full, roomy, what)
+        assert_equal(full, roomy, what)
+    assert_stay_equal(full, roomy, what)
 
 
 def late_feedback_is_dropped(case: Case) -> None:
     """Feedback on a slot that was overwritten since the draw never affects its new content."""
     case = shortened(case)
-    first, second = both_written(grown(case))  # the slots of the next two insertions, to draw them before
+    first, second = insert_two(wrapped(case))  # the slots of the next two insertions, to draw them before
     written = torch.cat([first, second], dim=1)
-    one, other = grown(case), grown(case)
+    one, other = wrapped(case), wrapped(case)
     draw, late = one.draw(64), draw_of(first, one)
     signals = one.signals(64)
-    for life, alone in ((one, late), (other, draw_of(second, other, late))):
-        both_written(life)
-        before = life.sampler.distribution.tree.masses.gather(1, written)
-        life.sampler.feedback(draw, signals)
-        life.sampler.feedback(alone, report(torch.full(first.shape, 7.0)))
-        after = life.sampler.distribution.tree.masses.gather(1, written)
+    for run, alone in ((one, late), (other, draw_of(second, other, late))):
+        insert_two(run)
+        before = run.sampler.distribution.tree.masses.gather(1, written)
+        run.sampler.feedback(draw, signals)
+        run.sampler.feedback(alone, signals_of(torch.full(first.shape, 7.0)))
+        after = run.sampler.distribution.tree.masses.gather(1, written)
         assert torch.equal(before, after), f"reports on old content changed masses of new slots: {before} to {after}"
     what = "the rule learned from a report on old content, where is_current is False"
-    go_on_alike(one, other, what)
+    assert_stay_equal(one, other, what)
     for value in (3.0, 50.0):
-        for life in (one, other):
-            tell(life, written, [value, value])
-        assert_alike(one, other, what)
-    go_on_alike(one, other, what)
+        for run in (one, other):
+            report_values(run, written, [value, value])
+        assert_equal(one, other, what)
+    assert_stay_equal(one, other, what)
 
 
 def repeated_slots_count_in_order(case: Case) -> None:
@@ -176,76 +176,76 @@ def repeated_slots_count_in_order(case: Case) -> None:
     If `is_sequential` is False, the result does not depend on the positions of other slots in the batch.
     """
     case = shortened(case)
-    together, apart = young(case), young(case)
+    together, apart = early(case), early(case)
     slots = torch.zeros(case.members, 3, dtype=torch.int64)
     errors = torch.tensor([[5.0, 700.0, 40.0]]).expand(case.members, 3).contiguous()
     if rule_for(case.config).is_sequential:
         draw = draw_of(slots, together)
-        together.sampler.feedback(draw, report(errors))
+        together.sampler.feedback(draw, signals_of(errors))
         for position in range(3):
             one = errors[:, position : position + 1].contiguous()
             single = draw_of(slots[:, :1].contiguous(), together, draw)
-            apart.sampler.feedback(single, report(one))
+            apart.sampler.feedback(single, signals_of(one))
     else:
         slots[:, 1] = len(together.sampler) - 1
         order = [1, 0, 2] if case.capacity > 1 else [0, 1, 2]
         draw = draw_of(slots, together)
         shuffled = draw_of(slots[:, order].contiguous(), apart)
-        together.sampler.feedback(draw, report(errors))
-        apart.sampler.feedback(shuffled, report(errors[:, order].contiguous()))
+        together.sampler.feedback(draw, signals_of(errors))
+        apart.sampler.feedback(shuffled, signals_of(errors[:, order].contiguous()))
     found, expected = together.sampler.probabilities(), apart.sampler.probabilities()
     assert torch.allclose(found, expected, rtol=1e-9, atol=0), (
         f"slot 0 has probability {found[:, 0]} after one batch and {expected[:, 0]} after the same reports in turn; "
         "if a batch should take effect as a whole, set is_sequential = False"
     )
     if not rule_for(case.config).is_sequential and case.capacity > 1:
-        assert part_ways(together, young(case)), "feedback had no effect, neither immediately nor in `advance`"
+        assert differ_later(together, early(case)), "feedback had no effect, neither immediately nor in `advance`"
 
 
 def same_counters_give_same_draws(case: Case) -> None:
-    """Two samplers with the same seeds and history draw the same slots."""
-    one, other = grown(case), grown(case)
+    """Two samplers with the same seeds, insertions and reports draw the same slots."""
+    one, other = wrapped(case), wrapped(case)
     for _ in range(20):
         assert torch.equal(one.update().slots, other.update().slots)
 
 
 def saved_state_continues(case: Case) -> None:
     """After the state is loaded into a new sampler, the next 100 draws are the same."""
-    life, restored = live(case, beyond(case), case.seeds()), new(case)
-    restored.load(life.save())
+    run, restored = simulate(case, insertions_after_wrap(case), case.seeds()), new_run(case)
+    restored.load(run.save())
     for number in range(100):
-        life.insert()
+        run.insert()
         restored.insert()
-        one, other = life.update(), restored.update()
+        one, other = run.update(), restored.update()
         is_same = torch.equal(one.slots, other.slots) and torch.equal(one.probabilities, other.probabilities)
         assert is_same, f"draw {number + 1} after loading differs: something that changes is missing from state_dict()"
 
 
-def saved_state_re_ranks_alike(case: Case) -> None:
+def saved_state_advances_alike(case: Case) -> None:
     """After saving and loading, `advance` has the same effect, even if it rarely has one."""
     case = shortened(case)
-    life = live(case, 2 * SHORT, case.seeds())
+    run = simulate(case, 2 * SHORT, case.seeds())
     what = "after loading, `advance` returns other masses: something that changes is missing from state_dict()"
-    restored = new(case)
-    restored.load(life.save())
+    restored = new_run(case)
+    restored.load(run.save())
     for _ in range(SHORT):
-        draw = life.draw(8)
-        life.learn(draw)
+        draw = run.draw(8)
+        run.learn(draw)
         restored.learn(draw)
-        assert_alike(life, restored, what)
-    restored = new(case)  # again, because later reports may have hidden the difference
-    restored.load(life.save())
-    go_on_alike(life, restored, what)
+        assert_equal(run, restored, what)
+    restored = new_run(case)  # again, because later reports may have hidden the difference
+    restored.load(run.save())
+    assert_stay_equal(run, restored, what)
 
 
 def members_are_independent(case: Case) -> None:
     """A member draws the same slots alone as in a population."""
-    together = grown(case)
-    alone = [grown(case, seeds=[seed]) for seed in case.seeds()]
+    together = wrapped(case)
+    alone = [wrapped(case, seeds=[seed]) for seed in case.seeds()]
     for _ in range(20):
         draw = together.update()
-        for member, life in enumerate(alone):
-            own = life.update()
+        for member, run in enumerate(alone):
+            own = run.update()
             assert torch.equal(own.slots[0], draw.slots[member])
             assert torch.allclose(own.probabilities[0], draw.probabilities[member], rtol=1e-12, atol=0)
 
@@ -262,19 +262,19 @@ CHECKS: tuple[Check, ...] = (
     repeated_slots_count_in_order,
     same_counters_give_same_draws,
     saved_state_continues,
-    saved_state_re_ranks_alike,
+    saved_state_advances_alike,
     members_are_independent,
 )
 
 
 def check_sampler(
-    config: Any,
+    config: SamplerConfig | str,
     *,
     members: Sequence[int] = (1, 3),
     capacities: Sequence[int] = (1, 7, 64, 1000),
     backends: Sequence[BackendName] = ("numba", "torch"),
 ) -> None:
-    """Run all checks on the sampler with a configuration; raise AssertionError at the first failure.
+    """Run all checks on the sampler with a configuration or a name; raise AssertionError at the first failure.
 
     The rule of the configuration must be registered in `aes_rl.samplers.registry.RULES`. Each statistical check has a
     false-alarm rate of one in a million and fixed seeds, so a sampler that passes keeps passing. The checks of
@@ -285,18 +285,18 @@ def check_sampler(
         for count in members:
             for capacity in capacities:
                 for check in CHECKS:
-                    check(Case(config, count, capacity, backend))
+                    check(Case(resolve(config), count, capacity, backend))
 
 
-def _tell_the_same(life: Life, first: torch.Tensor, second: torch.Tensor) -> None:
+def _report_same(run: SimulatedRun, first: torch.Tensor, second: torch.Tensor) -> None:
     """Report the same values for both slots, in two batches."""
     for value in (3.0, 50.0):
-        draw = draw_of(torch.cat([first, second], dim=1), life)
-        life.sampler.feedback(draw, report(torch.full(first.shape, value).expand(-1, 2).contiguous()))
+        draw = draw_of(torch.cat([first, second], dim=1), run)
+        run.sampler.feedback(draw, signals_of(torch.full(first.shape, value).expand(-1, 2).contiguous()))
 
 
-def _stand_alike(life: Life, first: torch.Tensor, second: torch.Tensor, what: str) -> None:
-    masses = life.sampler.distribution.tree.masses
+def _assert_equal_masses(run: SimulatedRun, first: torch.Tensor, second: torch.Tensor, what: str) -> None:
+    masses = run.sampler.distribution.tree.masses
     for member in range(len(first)):
         one, other = float(masses[member, first[member, 0]]), float(masses[member, second[member, 0]])
         assert math.isclose(one, other, rel_tol=1e-12), f"member {member}: {what} {one} and {other}"

@@ -12,7 +12,7 @@ import zlib
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -38,6 +38,30 @@ _MAX_SIMULATOR_BYTES, _MAX_HEADER_BYTES = 8_000_000, 16_000_000
 """Limits on one member's simulator state and on the header of the tensor file."""
 
 
+class TensorSlice(Protocol):
+    """A tensor in a file, before it is read."""
+
+    def get_shape(self) -> list[int]:
+        """Its shape."""
+        ...
+
+
+class TensorFile(Protocol):
+    """An open safetensors file."""
+
+    def keys(self) -> list[str]:
+        """Names of the tensors."""
+        ...
+
+    def get_slice(self, name: str) -> TensorSlice:
+        """A tensor before it is read."""
+        ...
+
+    def get_tensor(self, name: str) -> Tensor:
+        """A tensor, read from the file."""
+        ...
+
+
 @dataclass(frozen=True)
 class Facts:
     """Everything that is not a tensor."""
@@ -58,7 +82,7 @@ class Facts:
     """Per member, the returns of the episodes that ended since the last row of metrics."""
     episode_returns: tuple[float, ...]
     """Per member, the return so far of the current episode."""
-    simulators: tuple[dict[str, Any] | None, ...]
+    simulators: tuple[dict[str, object] | None, ...]
     """Per member, the non-array part of the simulator state; None if the state cannot be saved."""
 
 
@@ -215,7 +239,7 @@ def _shapes(run: RunState, live: int) -> dict[str, tuple[tuple[int, ...], torch.
     }
 
 
-def _tensors_in(file: Any, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Tensor]:
+def _tensors_in(file: TensorFile, shapes: dict[str, tuple[tuple[int, ...], torch.dtype]]) -> dict[str, Tensor]:
     """All tensors of the file; raises unless the run's own are there with the right shape and type."""
     names = set(file.keys())
     for name, (shape, _) in shapes.items():

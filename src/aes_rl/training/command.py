@@ -66,12 +66,13 @@ class Record:
 
 def train(argv: list[str]) -> None:
     """Train a run in a directory, or continue it; the options are those of `Training`."""
-    # The preset decides the defaults of all other options, so it is read before them.
-    first = argparse.ArgumentParser(add_help=False)
+    # The preset decides the defaults of all other options and the samplers which others there are; these come first.
+    first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     first.add_argument("directory", nargs="?")
     first.add_argument("--preset", choices=get_args(Preset), default="default")
     first.add_argument("--task", default=Training.task)
     first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
+    first.add_argument("--samplers", nargs="*")
     known, _ = first.parse_known_args(argv)
     if argv == [known.directory] and run_files.is_run(Path(known.directory)):
         _continue(Path(known.directory))
@@ -88,6 +89,8 @@ def train(argv: list[str]) -> None:
         """Defaults of the other options: this package's, or the paper's for its eight tasks."""
 
     start = preset(known.preset, known.task, known.agent)
+    if known.samplers:
+        start = replace(start, samplers=tuple(known.samplers))
     args = tyro.cli(Train, prog="aes-rl train", args=argv, default=Train(tyro.MISSING, start, known.preset))
     extensions.trust(args.config.task)
     run_training(args.config, args.directory)
@@ -151,7 +154,8 @@ def record(argv: list[str]) -> None:
         if not 0 <= args.member < len(run.config.members):
             raise UserError(f"member is {args.member}; the run has members 0 to {len(run.config.members) - 1}")
         with closing(_make_rendered(run.config.task)) as environment:
-            frames = _frames(run, environment, args)
+            with simulator.exits_as_errors(f"the environment of member {args.member} ended its process in an episode"):
+                frames = _frames(run, environment, args)
             milliseconds = 1000 / environment.metadata.get("render_fps", 30)
     output = args.output or args.run / "episode.gif"
     write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=milliseconds, loop=0))

@@ -1,37 +1,36 @@
 """The options of a training run: one frozen dataclass, from which the command line is generated."""
 
 import re
-from dataclasses import dataclass, field, make_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from itertools import combinations
-from typing import Any, Literal
+from typing import Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import UserError
-from aes_rl.samplers.registry import RULES, with_options_of, without_options
+from aes_rl.samplers.registry import (
+    RULES,
+    configure,
+    find,
+    rule_for,
+    with_options_of,
+    without_options,
+)
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.types import Signal
 
-extensions.load()  # SamplerOptions below has a field for every registered sampler
+extensions.load()  # processes that this one starts train with the same samplers
 PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
-TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
-"""Samplers that learn from draws. Full information would need every slot's gradient after every update."""
 _MAX_MEMBERS = 4096
 _MAX_EPISODES = 100_000
 _MAX_PROCESSES = 1000
 _MAX_TASK_LENGTH = 200
 
 
-def field_of(sampler: str) -> str:
-    """Name of the field of `SamplerOptions` with the options of a sampler."""
+def option_key(sampler: str) -> str:
+    """Key of a sampler's options in `Training.sampler`."""
     return without_options(sampler).replace("-", "_")
-
-
-SamplerOptions: Any = make_dataclass(
-    "SamplerOptions",
-    [(field_of(name), RULES[name].config_type, field(default_factory=RULES[name].config_type)) for name in TRAINABLE],
-    frozen=True,
-)
-"""Options of every registered sampler, one field per sampler."""
 
 
 @dataclass(frozen=True)
@@ -91,10 +90,11 @@ class Training:
     """Options of SAC."""
     ddpg: DDPG = field(default_factory=DDPG)
     """Options of DDPG."""
-    sampler: SamplerOptions = field(default_factory=SamplerOptions)
-    """Options of the samplers, by name."""
+    sampler: Mapping[str, SamplerConfig] = field(default_factory=dict)
+    """Options of the samplers, by name; the others have their defaults."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sampler", _completed(self.sampler, self.samplers))
         for name in (
             "env_steps",
             "capacity",
@@ -127,12 +127,6 @@ class Training:
                 checks.non_negative(name, getattr(self, name))
                 if getattr(self, name) > _MAX_PROCESSES:
                     raise UserError(f"{name} is {getattr(self, name):,}; there may be {_MAX_PROCESSES} at most")
-        for name in self.samplers:
-            if without_options(name) not in TRAINABLE:
-                known = ", ".join(TRAINABLE)
-                raise UserError(
-                    f"unknown sampler {without_options(name)!r}; the samplers are {known}, and --module adds your own"
-                )
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
                 raise UserError(f"no {kind} were given; give at least one")
@@ -147,10 +141,12 @@ class Training:
             raise UserError(
                 "trace_every needs one update per environment step: a recording counts visits by insertions"
             )
-        if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
+        first = self.sampler_configs[0]
+        overwrite = getattr(first, "overwrite", None) or getattr(rule_for(first), "overwrite", None)
+        if self.trace_every is not None and overwrite != "fifo":
             raise UserError(
                 f"trace_every needs a first sampler that overwrites the oldest slot, such as uniform; "
-                f"{self.samplers[0]} overwrites by {self.sampler_configs[0].overwrite!r}"
+                f"{self.samplers[0]} overwrites by {overwrite!r}"
             )
 
     @property
@@ -164,13 +160,13 @@ class Training:
         return [(name, seed) for name in self.samplers for seed in self.seeds]
 
     @property
-    def sampler_configs(self) -> list[Any]:
+    def sampler_configs(self) -> list[SamplerConfig]:
         """Sampler options of every member."""
         by_name = self._configs_by_name()
         return [by_name[name] for name, _ in self.members]
 
-    def _configs_by_name(self) -> dict[str, Any]:
-        return {name: with_options_of(name, getattr(self.sampler, field_of(name))) for name in self.samplers}
+    def _configs_by_name(self) -> dict[str, SamplerConfig]:
+        return {name: with_options_of(name, self.sampler[option_key(name)]) for name in self.samplers}
 
     @property
     def warm_up_steps(self) -> int:
@@ -187,12 +183,29 @@ class Training:
             )
         known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
         for config in self.sampler_configs:
-            unknown = set(getattr(config, "networks", None) or ()) - known
-            if unknown:
-                raise UserError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
+            networks = getattr(config, "networks", None)
+            if set(networks or ()) - known:
+                raise UserError(f"networks is {networks}; {self.agent} has {', '.join(sorted(known))}")
 
     @property
     def total_updates(self) -> int:
         """Number of updates in the whole run, at least one."""
         learning_steps = max(0, self.env_steps - self.warm_up_steps)
         return max(1, -(-learning_steps // self.steps_per_round) * self.updates_per_round)
+
+
+def _completed(given: Mapping[str, SamplerConfig], samplers: tuple[str, ...]) -> dict[str, SamplerConfig]:
+    """Options of all samplers known so far and of those of the run, so that config.json holds everything it used."""
+    for name in map(without_options, samplers):
+        if Signal.EVERY_GRADIENT_NORM in find(name).needs:
+            raise UserError(f"sampler {name!r} needs the gradients of all slots after every update; train with others")
+    known = {option_key(name): name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs}
+    options = {key: configure(name) for key, name in known.items()}
+    for name, config in given.items():
+        key = option_key(name)
+        if key not in known:
+            raise UserError(f"sampler has options of {name!r}; the samplers are {', '.join(known.values())}")
+        if rule_for(config) is not find(known[key]):
+            raise UserError(f"sampler has {config!r} for {name}; give {find(known[key]).config_type.__name__}()")
+        options[key] = config
+    return options

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,10 @@ class Score(NamedTuple):
     """[P, episodes]."""
     lengths: NDArray[np.int64]
     """[P, episodes]."""
+
+
+Results: TypeAlias = tuple[list[float], list[int]]
+"""Returns and lengths of some episodes."""
 
 
 class Evaluator:
@@ -49,13 +53,13 @@ class Evaluator:
         self._shape = (members, episodes)
         workers = min(workers, members * episodes)
         self._runner = EpisodeRunner(task, episodes, max_steps) if workers == 0 else None
-        self._workers: list[ChildProcess] = []
+        self._workers: list[ChildProcess[Results]] = []
         with _single_threaded_children():
             for number in range(workers):
                 description = f"the test episodes of {task} (process {number})"
                 self._workers.append(ChildProcess(run_worker, (task, episodes, max_steps, priority), description))
         self._waiting: list[Episodes] = []
-        self._running: dict[ChildProcess, Episodes] = {}
+        self._running: dict[ChildProcess[Results], Episodes] = {}
         self._score = self._empty_score()
 
     def start(self, agent: AbstractAgent, seeds: Sequence[Sequence[int]]) -> None:
@@ -112,7 +116,7 @@ class Evaluator:
             self._store(self._running.pop(worker), worker.receive())
         self._assign()
 
-    def _store(self, episodes: Episodes, result: tuple[list[float], list[int]]) -> None:
+    def _store(self, episodes: Episodes, result: Results) -> None:
         member, numbers = episodes.member, episodes.numbers
         self._score.returns[member, numbers], self._score.lengths[member, numbers] = result
 

@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -20,7 +20,9 @@ from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import RunError, UserError
 from aes_rl.machine import cores
 from aes_rl.options import from_json
-from aes_rl.training.config import TRAINABLE, SamplerOptions, Training, field_of
+from aes_rl.samplers.registry import RULES, find, without_options
+from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.training.config import Training, option_key
 
 _LOCK, _CONFIG, _MANIFEST = "lock", "config.json", "manifest.json"
 _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
@@ -142,12 +144,11 @@ def _flattened(options: dict[str, object], prefix: str = "") -> dict[str, object
 
 def _effective(config: Training) -> Training:
     """The configuration with every option that cannot change the results at its default."""
-    used = {field_of(name) for name in config.samplers}
-    options = {name: getattr(config.sampler, name) for name in used}
+    used = {option_key(name) for name in config.samplers}
     sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
     return replace(
         config,
-        sampler=replace(SamplerOptions(), **options),
+        sampler={name: options for name, options in config.sampler.items() if name in used},
         sac=sac,
         ddpg=ddpg,
         workers=None,
@@ -176,11 +177,18 @@ def _parse_config(directory: Path) -> Training:
     missing = [name for name in ("task", "agent", "samplers", "seeds", "env_steps") if name not in values]
     if missing:
         raise UserError(f"{path} has no {missing[0]}; it was not written by aes-rl")
-    if isinstance(values.get("sampler"), dict):  # options of samplers that are not registered here are ignored
-        known = {field_of(name) for name in TRAINABLE}
-        values["sampler"] = {name: value for name, value in values["sampler"].items() if name in known}
-    config: Training = from_json(Training, values, _CONFIG)
-    return config
+    return from_json(Training, values | {"sampler": _sampler_options(values)}, _CONFIG)
+
+
+def _sampler_options(values: Mapping[str, object]) -> dict[str, SamplerConfig]:
+    """Sampler options in a config.json; those of samplers that are neither used nor known here are ignored."""
+    given, samplers = values.get("sampler", {}), values["samplers"]
+    if not isinstance(given, dict):
+        raise UserError(f"{_CONFIG}.sampler is a JSON {type(given).__name__}; it must be an object of options")
+    used = [without_options(text) for text in samplers if isinstance(text, str)] if isinstance(samplers, list) else []
+    types = {option_key(name): find(name).config_type for name in [*RULES, *used]}
+    where = f"{_CONFIG}.sampler"
+    return {key: from_json(types[key], own, f"{where}.{key}") for key, own in given.items() if key in types}
 
 
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:

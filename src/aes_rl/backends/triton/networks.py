@@ -8,7 +8,7 @@ Products follow `torch.get_float32_matmul_precision`: at "highest", every operan
 numbers, with no more rounding error than float32; at "high" or "medium" it is rounded to one.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 import triton
@@ -318,7 +318,7 @@ def _product(
     )  # fmt: skip
 
 
-def _rows(tensor: Tensor | None, instead: Tensor | None = None) -> tuple[Any, int, int]:
+def _rows(tensor: Tensor | None, instead: Tensor | None = None) -> tuple[Tensor, int, int]:
     """A tensor with the strides of its members and rows; `instead`, which is not read, replaces None."""
     present = instead if tensor is None else tensor
     assert present is not None

@@ -12,7 +12,7 @@ import traceback
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from multiprocessing.connection import Connection
-from typing import Any
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from typing_extensions import override
 
 from aes_rl.errors import RunError, UserError
 from aes_rl.training.vector.group import Group
+from aes_rl.training.vector.simulator import Saved
 from aes_rl.training.vector.step_data import Sizes, StepData, step_data_size
 from aes_rl.training.vector.waiting import TurnEvent
 
@@ -27,6 +28,8 @@ _INTEGERS_PER_CACHE_LINE = 8
 """Numbers that different processes write lie in different cache lines."""
 _EXIT_SECONDS = 5
 """Time that a process has to exit by itself."""
+
+Answer = TypeVar("Answer")
 
 
 class StepCounters:
@@ -48,7 +51,7 @@ class StepCounters:
         return self._is_worker_asleep[worker : worker + 1], self._is_learner_asleep[worker : worker + 1]
 
 
-class ChildProcess:
+class ChildProcess(Generic[Answer]):
     """A process with a pipe: requests in one direction, answers or a failure in the other."""
 
     def __init__(self, target: Callable[..., None], arguments: tuple[object, ...], description: str):
@@ -69,7 +72,7 @@ class ChildProcess:
                 self.receive()  # raises the reason that the process gave
             raise RunError(self._exit_message()) from error
 
-    def receive(self) -> Any:
+    def receive(self) -> Answer:
         """Wait for the answer to a request."""
         try:
             kind, content = self._pipe.recv()
@@ -79,7 +82,8 @@ class ChildProcess:
             raise RunError(f"{self._description} failed:\n{content}")
         if kind == "refused":
             raise RunError(content)
-        return content
+        answer: Answer = content
+        return answer
 
     def has_answered(self) -> bool:
         """Whether `receive` would return at once."""
@@ -105,13 +109,13 @@ class ChildProcess:
         )
 
 
-def wait_for_answer(processes: Iterable[ChildProcess]) -> None:
+def wait_for_answer(processes: Iterable[ChildProcess[Answer]]) -> None:
     """Sleep until one of the processes has answered or died."""
     multiprocessing.connection.wait([process._pipe for process in processes])
 
 
-class EnvironmentWorker(ChildProcess):
-    """A process that steps the environments of some members."""
+class EnvironmentWorker(ChildProcess[list[tuple[int, Saved | None, float]]]):
+    """A process that steps the environments of some members. Answers to requests other than "save" are empty."""
 
     def __init__(
         self,
@@ -191,7 +195,7 @@ def _run_worker(
     event = TurnEvent(connection, pipe, *counters.asleep_flags(number))
     try:
         group = Group(task, members, seeds, shared.data())
-        pipe.send(("done", None))
+        pipe.send(("done", []))
         while True:
             if event.wait(lambda: counters.requested[0] > counters.completed[number]):
                 group.step()
@@ -204,7 +208,7 @@ def _run_worker(
             else:
                 kind, content = request
                 (group.reset if kind == "reset" else group.restore)(content)
-                pipe.send(("done", None))
+                pipe.send(("done", []))
     except (EOFError, BrokenPipeError, ConnectionResetError):
         pass  # the parent has gone or has closed the pipe
     except Exception as error:

@@ -1,6 +1,8 @@
 """Gymnasium environments whose state can be saved and restored without pickle."""
 
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import gymnasium
 import numpy as np
@@ -8,9 +10,12 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from aes_rl import paper
-from aes_rl.errors import UserError
+from aes_rl.errors import RunError, UserError
 
-Environment: TypeAlias = gymnasium.Env[Any, Any]
+if TYPE_CHECKING:
+    from gymnasium.envs.mujoco import MujocoEnv
+
+Environment: TypeAlias = gymnasium.Env[NDArray[np.floating], NDArray[np.floating]]
 Bounds: TypeAlias = NDArray[np.float32 | np.float64]
 _KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 """Wrappers whose only state is the number of steps in the episode."""
@@ -22,13 +27,14 @@ class Saved(NamedTuple):
     """State of one environment: arrays for the tensor file, the rest for JSON."""
 
     arrays: dict[str, NDArray[np.float64]]
-    facts: dict[str, Any]
+    facts: dict[str, object]
 
 
 def make(task: str, **options: Any) -> Environment:
     """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
     try:
-        environment = gymnasium.make(task, disable_env_checker=True, **options)
+        with exits_as_errors(f"task {task!r} ended its process while it was made"):
+            environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
@@ -45,6 +51,15 @@ def make(task: str, **options: Any) -> Environment:
     return environment
 
 
+@contextmanager
+def exits_as_errors(message: str) -> Iterator[None]:
+    """Turn an environment's SystemExit into an error: the run would end there without a word and with exit code 0."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RunError(f"{message} ({error!r})") from error
+
+
 def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
     """Middle and half width of the action bounds: an agent's action a in [−1, 1] becomes middle + half width · a."""
     space = environment.action_space
@@ -57,11 +72,11 @@ def save(environment: Environment) -> Saved | None:
 
     Other environments and wrappers may have further state, which cannot be read.
     """
-    if not _is_savable(environment):
+    simulated = _mujoco_environment(environment)
+    if simulated is None:
         return None
     import mujoco
 
-    simulated: Any = environment.unwrapped
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     numbers = np.empty(mujoco.mj_stateSize(simulated.model, kind))
     mujoco.mj_getState(simulated.model, simulated.data, numbers, kind)
@@ -82,10 +97,10 @@ def restore(environment: Environment, saved: Saved) -> None:
     """Continue from a saved state, bit for bit."""
     import mujoco
 
-    if not _is_savable(environment):
+    simulated = _mujoco_environment(environment)
+    if simulated is None:
         raise UserError("the saved state is that of a Gymnasium MuJoCo task, which this task is not")
     environment.reset()
-    simulated: Any = environment.unwrapped
     kind = mujoco.mjtState.mjSTATE_INTEGRATION
     shapes = {"simulator": (mujoco.mj_stateSize(simulated.model, kind),)}
     shapes |= {name: getattr(simulated.data, name).shape for name in _derived(simulated.data)}
@@ -94,21 +109,29 @@ def restore(environment: Environment, saved: Saved) -> None:
     mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], kind)
     for name in _derived(simulated.data):
         getattr(simulated.data, name)[...] = saved.arrays[name]
-    time_limit: Any = _time_limit(environment)
+    time_limit: Any = _time_limit(environment)  # Gymnasium types the count as None, its value before a reset
     try:
+        generator = saved.facts["generator"]
+        if not isinstance(generator, dict):
+            raise TypeError(f"generator is a {type(generator).__name__}")
         simulated.np_random.bit_generator.state = {
             "bit_generator": "PCG64",
-            "state": {
-                "state": int(saved.facts["generator"]["state"]),
-                "inc": int(saved.facts["generator"]["increment"]),
-            },
-            "has_uint32": int(saved.facts["has_uint32"]),
-            "uinteger": int(saved.facts["uinteger"]),
+            "state": {"state": _integer(generator, "state"), "inc": _integer(generator, "increment")},
+            "has_uint32": _integer(saved.facts, "has_uint32"),
+            "uinteger": _integer(saved.facts, "uinteger"),
         }
         if time_limit is not None:
-            time_limit._elapsed_steps = int(saved.facts["elapsed_steps"])
+            time_limit._elapsed_steps = _integer(saved.facts, "elapsed_steps")
     except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise UserError(f"the saved state of an environment cannot be used ({type(error).__name__}: {error})") from None
+
+
+def _integer(facts: Mapping[str, object], name: str) -> int:
+    """A saved integer; those of 128 bits are saved as text."""
+    value = facts[name]
+    if not isinstance(value, int | str):
+        raise TypeError(f"{name} is a {type(value).__name__}")
+    return int(value)
 
 
 def _require(name: str, arrays: dict[str, NDArray[np.float64]], shape: tuple[int, ...]) -> None:
@@ -122,14 +145,18 @@ def _require(name: str, arrays: dict[str, NDArray[np.float64]], shape: tuple[int
         raise UserError(f"the saved {name} of an environment is not finite")
 
 
-def _is_savable(environment: Environment) -> bool:
-    """Whether simulator, random generator and time limit are the environment's whole state."""
-    wrapper = environment
-    while isinstance(wrapper, gymnasium.Wrapper):
-        if type(wrapper) not in _KNOWN_WRAPPERS:
-            return False
-        wrapper = wrapper.env
-    return type(wrapper).__module__.startswith("gymnasium.envs.mujoco.")
+def _mujoco_environment(environment: Environment) -> "MujocoEnv | None":
+    """The environment without its wrappers, if simulator, random generator and time limit are its whole state."""
+    inner = environment
+    while isinstance(inner, gymnasium.Wrapper):
+        if type(inner) not in _KNOWN_WRAPPERS:
+            return None
+        inner = inner.env
+    if not type(inner).__module__.startswith("gymnasium.envs.mujoco."):
+        return None
+    from gymnasium.envs.mujoco import MujocoEnv
+
+    return inner if isinstance(inner, MujocoEnv) else None
 
 
 def _derived(data: object) -> list[str]:
@@ -137,7 +164,7 @@ def _derived(data: object) -> list[str]:
     return [*_DERIVED, *forces]
 
 
-def _time_limit(environment: Environment) -> TimeLimit[Any, Any] | None:
+def _time_limit(environment: Environment) -> TimeLimit[NDArray[np.floating], NDArray[np.floating]] | None:
     """The wrapper that counts the steps of an episode, if the task has a limit."""
     wrapper = environment
     while isinstance(wrapper, gymnasium.Wrapper):

@@ -1,23 +1,24 @@
-"""Samplers in random but reproducible histories of insertions, draws, feedback and forgetting."""
+"""Samplers in simulated runs: random but reproducible insertions, draws, feedback and forgetting."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
-from aes_rl.types import BackendName, Draw, Signal, Signals
+from aes_rl.types import Array, BackendName, Draw, Signal, Signals
 
 
 @dataclass(frozen=True)
 class Case:
     """A sampler configuration with the number of members, capacity and backend to check it with."""
 
-    config: Any
+    config: SamplerConfig
     members: int = 1
     capacity: int = 64
     backend: BackendName = "numba"
@@ -27,18 +28,18 @@ class Case:
         return tuple(range(1, self.members + 1))
 
 
-class Memory(NamedTuple):
-    """The saved state of a `Life`."""
+class SavedState(NamedTuple):
+    """The saved state of a `SimulatedRun`."""
 
     state: dict[str, Tensor]
     draws: int
     updates: int
 
 
-class Life:
+class SimulatedRun:
     """A sampler with its random streams and a simulated learner.
 
-    The signals of a draw depend only on the member's seed, the update and the position in the batch, so two lives with
+    The signals of a draw depend only on the member's seed, the update and the position in the batch, so two runs with
     the same seeds get the same signals.
     """
 
@@ -51,23 +52,20 @@ class Life:
         self.draws = self.sampler.backend.counter()
         self.updates = 0
 
-    def save(self) -> Memory:
+    def save(self) -> SavedState:
         """A copy of the state."""
         state = {name: value.clone() for name, value in self.sampler.state_dict().items()}
-        return Memory(state, int(self.draws), self.updates)
+        return SavedState(state, int(self.draws), self.updates)
 
-    def load(self, memory: Memory) -> None:
+    def load(self, saved: SavedState) -> None:
         """Continue from a saved state."""
-        self.sampler.load_state_dict(memory.state)
-        self.draws = self.sampler.backend.counter() + memory.draws
-        self.updates = memory.updates
+        self.sampler.load_state_dict(saved.state)
+        self.draws = self.sampler.backend.counter() + saved.draws
+        self.updates = saved.updates
 
-    def insert(self, count: int = 1) -> Any:
-        """Write `count` transitions, one at a time; return the slots of the last."""
-        slots = None
-        for _ in range(count):
-            slots = self.sampler.place(self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2))
-        return slots
+    def insert(self) -> Array:
+        """Write one transition per member; return its slots, [P, 1]."""
+        return self.sampler.place(self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2))
 
     def draw(self, batch: int) -> Draw:
         """Draw a batch."""
@@ -82,7 +80,7 @@ class Life:
         return draw
 
     def learn(self, draw: Draw) -> None:
-        """Report simulated signals for a draw, which may be from another life, and advance."""
+        """Report simulated signals for a draw, which may be from another run, and advance."""
         self.updates += 1
         self.sampler.feedback(draw, self.signals(draw.slots.shape[1]))
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
@@ -94,7 +92,7 @@ class Life:
         self.updates += 1
         self.sampler.advance(self.updates)
 
-    def live(self, insertions: int, updates_each: int = 1) -> None:
+    def train(self, insertions: int, updates_each: int = 1) -> None:
         """Insert transitions, with updates after each insertion, as in a training run."""
         for _ in range(insertions):
             self.insert()
