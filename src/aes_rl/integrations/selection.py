@@ -12,7 +12,8 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.errors import UserError
-from aes_rl.samplers.registry import SamplerConfig, resolve
+from aes_rl.samplers.registry import resolve
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor

@@ -25,7 +25,7 @@ from aes_rl.integrations.selection import Array as Slots
 from aes_rl.integrations.selection import Selection, slots_of
 from aes_rl.integrations.watched import Watched
 from aes_rl.samplers.predictive import Predictive
-from aes_rl.samplers.registry import SamplerConfig
+from aes_rl.samplers.rule import SamplerConfig
 
 require("stable_baselines3", "2.9", "3", "sb3")
 from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402

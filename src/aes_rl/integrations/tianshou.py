@@ -28,7 +28,8 @@ from aes_rl.integrations.selection import Array as Places
 from aes_rl.integrations.selection import Selection, slots_of
 from aes_rl.integrations.watched import Watched
 from aes_rl.samplers.predictive import Predictive
-from aes_rl.samplers.registry import SamplerConfig, overwriting_the_oldest, resolve
+from aes_rl.samplers.registry import overwriting_the_oldest, resolve
+from aes_rl.samplers.rule import SamplerConfig
 
 require("tianshou", "2.0", "3", "tianshou")
 from tianshou.algorithm.modelfree.ddpg import DDPG  # noqa: E402

@@ -18,7 +18,7 @@ from aes_rl.errors import UserError
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Selection, slots_of
 from aes_rl.samplers.predictive import Predictive
-from aes_rl.samplers.registry import SamplerConfig
+from aes_rl.samplers.rule import SamplerConfig
 
 require("torchrl", "0.14", "0.15", "torchrl")
 from tensordict import TensorDictBase, is_tensor_collection  # type: ignore[import-untyped]  # noqa: E402
