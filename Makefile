@@ -1,4 +1,5 @@
-# Everything runs in .venv, made on first use. `make help` lists the targets.
+# Everything runs in .venv, made on first use. `make help` lists the targets. Benchmarks print their results;
+# `make bench-… UPDATE=1` also writes them to benchmarks/results.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/pip install --quiet --constraint constraints.txt
@@ -51,20 +52,20 @@ docs: setup ## Serve the documentation at http://127.0.0.1:8000
 	$(BIN)/mkdocs serve
 
 bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Baselines3; several minutes
-	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/replay.py $(if $(UPDATE),--update)
 
 bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
-	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/train.py $(if $(UPDATE),--update)
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
-	$(BIN)/python benchmarks/integrations.py
+	$(BIN)/python benchmarks/integrations.py $(if $(UPDATE),--update)
 
 bench-versions: .venv/bench ## Time this version against another checkout (BEFORE=path), interleaved; minutes
 	$(BIN)/python benchmarks/versions.py $(BEFORE)
 
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
-	$(BIN)/aes-rl bench gpu --output benchmarks/results/gpu.json
+	$(BIN)/aes-rl bench gpu $(if $(UPDATE),--output benchmarks/results/gpu.json)
 
 trace: .venv/dev ## Profile one training step and count the files, lines and functions it enters
 	$(BIN)/python scripts/trace.py

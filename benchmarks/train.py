@@ -31,7 +31,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40, help="turns of every contestant")
     parser.add_argument("--steps", type=int, default=50, help="environment steps a turn")
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--update", action="store_true", help="write the result to benchmarks/results")
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
     seconds: dict[str, float] = {}
@@ -62,7 +62,8 @@ def main() -> None:
         "machine": f"{platform.machine()}, {processor()}",
         "versions": {name: version(name) for name in ("aes-rl", "torch", "stable-baselines3", "gymnasium", "mujoco")},
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.update:
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
 
 def take_turns(contestants: dict[str, Steps], rounds: int, steps: int) -> dict[str, list[float]]:
