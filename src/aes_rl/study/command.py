@@ -15,6 +15,7 @@ from aes_rl import checks, extensions, files
 from aes_rl.errors import RunError
 from aes_rl.machine import on_signals
 from aes_rl.options import Config, from_json
+from aes_rl.study import summary as summary_table
 from aes_rl.study.grid import STUDY_FILE, RunGroup, Study, prepare
 from aes_rl.study.local import LocalExecutor
 from aes_rl.study.schedule import AbstractExecutor, Event, Summary, execute
@@ -101,6 +102,8 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
         executor.close()
     counts = {group.name: group.runs for group in groups}
     done = sum(counts[name] for name in summary.finished + summary.skipped)
+    if done:
+        summary_table.show(summary_table.lines(groups, directory), _console)
     _console.print(f"{done} of {runs} runs are finished. Write the report with\n  aes-rl report {directory}")
     if summary.failed:
         last_lines = "; ".join(f"{name}: {_last_line(reason)}" for name, reason in summary.failed.items())
