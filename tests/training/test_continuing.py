@@ -29,6 +29,7 @@ SMALL = Training(
     capacity=50,
     evaluate_every=60,
     evaluation_episodes=1,
+    checkpoint_every=60,
     measure_variance_every=20,
     measured_slots=20,
     sac=SAC(hidden=(4, 4), batch_size=4, warm_up_steps=10),

@@ -20,6 +20,7 @@ from aes_rl.study.grid import STUDY_FILE, RunGroup, Study, prepare
 from aes_rl.study.local import LocalExecutor
 from aes_rl.study.schedule import AbstractExecutor, Event, Summary, execute
 from aes_rl.study.worker import progress_of
+from aes_rl.training.run_files import is_finished
 
 _console = Console()
 _LOG_INTERVAL = 60
@@ -155,7 +156,8 @@ def progress_display(
     steps = {group.name: group.config.env_steps for group in groups}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[scores]}"), console=_console) as bars:
-        whole = bars.add_task("groups", total=len(groups), scores="")
+        before = sum(is_finished(directory / group.name) for group in groups)
+        whole = bars.add_task("groups", total=len(groups), completed=before, scores="")
         tasks: dict[str, TaskID] = {}
         logged: dict[str, float] = {}
 

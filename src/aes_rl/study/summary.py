@@ -7,16 +7,17 @@ from typing import NamedTuple
 import numpy as np
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
 from aes_rl import files
 from aes_rl.errors import UserError
 from aes_rl.study.grid import RunGroup
 from aes_rl.training import run_files
 
-_RETURN = "mean return: of the last evaluation's test episodes, mean over the seeds (lowest to highest seed)"
+_RETURN = "mean return: in the last evaluation, mean over the seeds (lowest to highest seed)"
 _CAPTURED = (
-    "captured fraction: share of the removable gradient variance that the sampler removed, mean over the second half "
-    "of training (lowest to highest seed); 0 is uniform replay, 1 the best distribution, below 0 it added variance"
+    "captured fraction: share of the removable gradient variance that the sampler removed, over the second half of "
+    "training; 0 is uniform replay, 1 the best distribution, below 0 it added variance"
 )
 
 
@@ -52,10 +53,15 @@ def lines(groups: Sequence[RunGroup], directory: Path) -> list[Line]:
 def show(made: Sequence[Line], console: Console) -> None:
     """Print the table, and what its columns mean."""
     is_measured = any(line.captured for line in made)
-    table = Table("task", "agent", "sampler", "mean return", *(["captured fraction"] if is_measured else []))
-    for line in made:
-        cells = [_cell(line.returns, 1), *([_cell(line.captured, 2)] if is_measured else [])]
-        table.add_row(line.task, line.agent, line.sampler, *cells)
+    table = Table("", "mean return", *(["captured fraction"] if is_measured else []))
+    cells = dict.fromkeys((line.task, line.agent) for line in made)
+    for task, agent in cells:
+        table.add_section()
+        table.add_row(Text(f"{task} {agent.upper()}", "bold"))
+        for line in made:
+            if (line.task, line.agent) == (task, agent):
+                captured = [_cell(line.captured, 2)] if is_measured else []
+                table.add_row(Text(f"  {line.sampler}"), _cell(line.returns, 1), *captured)
     console.print(table)
     for meaning in [_RETURN, *([_CAPTURED] if is_measured else [])]:
         console.print(meaning, highlight=False)
@@ -76,5 +82,6 @@ def _captured(path: Path, after: int) -> dict[tuple[str, int], list[float]]:
 def _cell(values: Sequence[float], digits: int) -> str:
     if not values:
         return "–"
-    spread = f" ({min(values):.{digits}f} to {max(values):.{digits}f})" if len(values) > 1 else ""
-    return f"{np.mean(values):.{digits}f}{spread}"
+    shown = [float(np.mean(values)), min(values), max(values)]
+    mean, low, high = (f"{round(value, digits) + 0.0:.{digits}f}" for value in shown)  # + 0.0: no -0.00
+    return mean if len(values) == 1 else f"{mean} ({low} to {high})"
