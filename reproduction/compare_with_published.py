@@ -140,7 +140,7 @@ VERDICT_COLUMNS = (
 
 
 def _verdict_lines() -> Iterator[str]:
-    published, tests = _summary(), _tests()
+    published, tests = summary(), _tests()
     for task, agent, folder in _to_the_end():
         step = _last_step(folder)
         name = str(folder.relative_to(RESULTS))
@@ -149,7 +149,7 @@ def _verdict_lines() -> Iterator[str]:
             raise SystemExit(f"{SIGNIFICANCE_TESTS} has no test of {name} from step {step - SPAN}; add it and run it")
         p = float(test["p"])
         verdict = "no significant difference" if p > LEVEL else "higher" if float(test["higher"]) > 0.5 else "lower"
-        inside, spans = _spans_inside(published, task, agent, folder)
+        inside, spans = spans_inside(published, task, agent, folder)
         means = [_number(float(test[side]), 2) for side in ("mean", "other_mean")]
         cells = [*means, f"{test['inside']} of {test['seeds']}", f"{inside} of {spans}", test["p"], verdict]
         yield markdown_row([f"{agent.upper()}, {task}", described(_config(folder)), f"{step:,}", *cells])
@@ -164,11 +164,11 @@ def _to_the_end() -> Iterator[tuple[str, str, Path]]:
             yield task, agent, folder
 
 
-def _spans_inside(published: Summary, task: str, agent: str, folder: Path) -> tuple[int, int]:
+def spans_inside(published: Summary, task: str, agent: str, folder: Path) -> tuple[int, int]:
     """In how many spans the mean of our seeds is in the published range, and how many there are."""
     own, last = uniform_curves(folder)[task, agent], _last_step(folder)
     ends = range(2 * SPAN, last + 1, SPAN)
-    inside = [_at(published, task, agent, end, "last_span").has(_scores(own, end, SPAN).mean()) for end in ends]
+    inside = [_at(published, task, agent, end, "last_span").has(scores_of(own, end, SPAN).mean()) for end in ends]
     return sum(inside), len(inside)
 
 
@@ -178,7 +178,7 @@ def table() -> str:
     writer = csv.writer(text, lineterminator="\n")
     sides = [f"{side}{name}" for side in ("", "published_") for name in Range._fields]
     writer.writerow(["task", "agent", "folder", "settings", "device", "env_step", "reading", *sides])
-    published = _summary()
+    published = summary()
     for task, agent, folder in _to_the_end():
         step = _last_step(folder)
         _write_row(writer, published, task, agent, folder, step, "last_span")
@@ -193,7 +193,7 @@ def table() -> str:
 
 def _write_row(writer: Any, published: Summary, task: str, agent: str, folder: Path, step: int, reading: str) -> None:
     config = _config(folder)
-    ours = _range(_scores(uniform_curves(folder)[task, agent], step, SPAN if reading == "last_span" else 0))
+    ours = _range(scores_of(uniform_curves(folder)[task, agent], step, SPAN if reading == "last_span" else 0))
     theirs = _at(published, task, agent, step, reading)
     names = [task, agent, folder.relative_to(RESULTS), described(config), _device(config), step, reading]
     writer.writerow([*names, *(f"{value:.6g}" for side in (ours, theirs) for value in side)])
@@ -202,7 +202,7 @@ def _write_row(writer: Any, published: Summary, task: str, agent: str, folder: P
 @mpl.rc_context(figures.LOOK)
 def figure() -> Figure:
     """Curves of the grid and of what was tried to the end, beside the published ones."""
-    published, shown = _summary(), dict[str, Any]()
+    published, shown = summary(), dict[str, Any]()
     styles = ({"color": colour, "linestyle": dashes} for dashes in ("-", "--") for colour in figures.COLOURS)
     tried = {cell: _at_least_to(folders, DRAWN[-1]) for cell, folders in _tried().items()}
     tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
@@ -228,10 +228,10 @@ def figure() -> Figure:
 
 
 def _ranges_at(steps: Iterable[int], curves: list[Curve], span: int) -> list[Range]:
-    return [_range(_scores(curves, step, span)) for step in steps]
+    return [_range(scores_of(curves, step, span)) for step in steps]
 
 
-def _scores(curves: list[Curve], step: int, span: int) -> Array:
+def scores_of(curves: list[Curve], step: int, span: int) -> Array:
     """The mean of each curve's evaluations within so many steps up to one; by default that at the step alone."""
     within = [own.scores[(own.steps > step - max(span, 1)) & (own.steps <= step)] for own in curves]
     if not all(map(len, within)):
@@ -294,7 +294,8 @@ def _range(scores: Array) -> Range:
     return Range(len(scores), float(scores.min()), float(scores.mean()), float(scores.max()))
 
 
-def _summary() -> Summary:
+def summary() -> Summary:
+    """The published runs at some steps."""
     with SUMMARY.open(newline="") as file:
         return {
             (row["task"], row["agent"], int(row["env_step"]), row["reading"]): Range(

@@ -26,9 +26,10 @@ COMPARE, SETTINGS, TESTS = (
 )
 
 
-def test_the_committed_page_is_what_the_script_writes() -> None:
-    made = subprocess.run([sys.executable, COMPARE, "--print"], capture_output=True, text=True, check=True).stdout
-    assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
+@pytest.mark.parametrize(("option", "name"), [("--print", "published.md"), ("--csv", "published.csv")])
+def test_the_committed_page_and_table_are_what_the_script_writes(option, name) -> None:
+    made = subprocess.run([sys.executable, COMPARE, option], capture_output=True, text=True, check=True).stdout
+    assert made == (PROJECT / "docs" / "results" / name).read_text()
 
 
 @pytest.mark.usefixtures("scripts")

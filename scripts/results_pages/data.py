@@ -1,4 +1,4 @@
-"""What the pages of results are made of: the committed files under results, and what `aes-rl report` made of the grid."""
+"""What the results pages are made of: committed files under results, and the tables of the grid's report."""
 
 import csv
 import gzip
@@ -31,9 +31,9 @@ CELLS = (
 
 def rows(path: Path) -> Iterator[dict[str, str]]:
     """Rows of a table, packed or not."""
-    opened = gzip.open(path, "rt", newline="") if path.suffix == ".gz" else path.open(newline="")
-    with opened as file:
-        yield from csv.DictReader(file)
+    content = path.read_bytes()
+    text = gzip.decompress(content) if path.suffix == ".gz" else content
+    yield from csv.DictReader(text.decode().splitlines())
 
 
 @cache

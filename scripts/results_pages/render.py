@@ -1,0 +1,38 @@
+"""Writes the results pages from their templates and the committed runs.
+
+python scripts/results_pages/render.py            writes docs/results/index.md, deviations.md and docs/variance.md
+python scripts/results_pages/render.py FOLDER     writes them below another folder
+
+Every number of these pages is computed here: edit scripts/results_pages/templates, not the pages.
+"""
+
+import inspect
+import sys
+from pathlib import Path
+
+import deviations
+import jinja2
+import simulations
+import tables
+from data import DOCS
+
+PAGES = {"index.md": "results/index.md", "deviations.md": "results/deviations.md", "variance.md": "variance.md"}
+NOTE = "<!-- Made by `make results` from scripts/results_pages/templates/{}. Do not edit. -->\n\n"
+
+
+def render(template: str) -> str:
+    """The text of a page."""
+    loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
+    environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+    for module in (tables, deviations, simulations):
+        environment.globals |= dict(inspect.getmembers(module, inspect.isfunction))
+    title, _, text = environment.get_template(template).render().partition("\n\n")
+    return f"{title}\n\n{NOTE.format(template)}{text}"
+
+
+if __name__ == "__main__":
+    target = Path(sys.argv[1]) if len(sys.argv) > 1 else DOCS
+    for template, page in PAGES.items():
+        path = target / page
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(render(template))
