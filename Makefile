@@ -76,12 +76,13 @@ learn: .venv/dev ## Train real tasks to a score, here and in the host libraries,
 	$(BIN)/python benchmarks/learn_integrations.py
 	$(BIN)/python benchmarks/learn.py
 
-results: .venv/demo ## Rebuild every table and figure of docs/results from results
+results: .venv/demo ## Rebuild every table, figure and number of docs/results and docs/variance.md from results
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
 	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg
-	cp .venv/walker2d-ddpg/figures/variance_ddpg.png docs/results/figures/variance_walker2d_ddpg.png
+	cp .venv/walker2d-ddpg/figures/variance_ddpg.svg docs/results/figures/variance_walker2d_ddpg.svg
 	$(BIN)/python reproduction/compare_with_published.py
-	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.svg docs/results/figures/*.pdf
+	$(BIN)/python scripts/results_pages/render.py
+	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.png docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -89,7 +89,8 @@ def page() -> str:
         "",
         "## Verdicts",
         "",
-        "Scores are means over the last 100,000 steps of a run, at the steps at which both sides were evaluated. "
+        "Scores are means over the last 100,000 steps of a run (of 1,000,000 steps, 300,000 on the pendulums), at the "
+        "steps at which both sides were evaluated. "
         "Inside: how many of our seeds are between the lowest and the highest published seed, and in how many "
         "intervals of 100,000 steps, from 100,000 on, the mean of our seeds is. The p-value is of the Mann–Whitney "
         "test; above 0.05 there is no significant difference. p-values are not corrected for the number of rows.",
@@ -126,17 +127,7 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-VERDICT_COLUMNS = (
-    "cell",
-    "settings here",
-    "steps",
-    "here",
-    "published",
-    "seeds inside",
-    "means inside",
-    "p",
-    "verdict",
-)
+VERDICT_COLUMNS = ("cell: settings here", "verdict", "here against published", "seeds; means inside")
 
 
 def _verdict_lines() -> Iterator[str]:
@@ -151,8 +142,15 @@ def _verdict_lines() -> Iterator[str]:
         verdict = "no significant difference" if p > LEVEL else "higher" if float(test["higher"]) > 0.5 else "lower"
         inside, spans = spans_inside(published, task, agent, folder)
         means = [_number(float(test[side]), 2) for side in ("mean", "other_mean")]
-        cells = [*means, f"{test['inside']} of {test['seeds']}", f"{inside} of {spans}", test["p"], verdict]
-        yield markdown_row([f"{agent.upper()}, {task}", described(_config(folder)), f"{step:,}", *cells])
+        until = "" if step in (300_000, 1_000_000) else f" (to {step:,})"
+        yield markdown_row(
+            [
+                f"{agent.upper()}, {task}: {described(_config(folder))}{until}",
+                f"{verdict} (p {test['p'] if p >= 0.001 else '< 0.001'})",
+                f"{means[0]} against {means[1]}",
+                f"{test['inside']} of {test['seeds']}; {inside} of {spans}",
+            ]
+        )
 
 
 def _to_the_end() -> Iterator[tuple[str, str, Path]]:

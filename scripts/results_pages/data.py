@@ -134,6 +134,7 @@ def simulated(kind: str) -> dict[tuple[str, int, str], list[tuple[int, float]]]:
     found: dict[tuple[str, int, str], list[tuple[int, float]]] = {}
     for row in rows(RESULTS / "simulated" / f"{kind}.csv.gz"):
         if row["network"] == "total":
-            key = (row["problem"], int(row["batch_size"]), row["sampler"])
+            task, agent = row["problem"].split(" ")
+            key = (f"{paper.name_of(task).lower()}-{agent}", int(row["batch_size"]), row["sampler"])
             found.setdefault(key, []).append((int(row["live_slots"]), float(row["captured_fraction"])))
     return found

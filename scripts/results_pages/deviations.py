@@ -68,7 +68,7 @@ def higher(first: str, start: int, stop: int, second: str = "published") -> str:
 def both(first: str, start: int = _END[0], stop: int = _END[1], second: str = "published") -> str:
     """Both means and the p-value."""
     numbers = ours(first, start, stop, second), theirs(first, start, stop, second)
-    return f"{numbers[0]} against {numbers[1]} (p {p(first, start, stop, second)})"
+    return f"{numbers[0]} against {numbers[1]}, p {p(first, start, stop, second)}"
 
 
 def spans_inside(folder: str) -> str:

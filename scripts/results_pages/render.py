@@ -7,7 +7,9 @@ Every number of these pages is computed here: edit scripts/results_pages/templat
 """
 
 import inspect
+import re
 import sys
+import textwrap
 from pathlib import Path
 
 import deviations
@@ -17,6 +19,7 @@ import tables
 from data import DOCS
 
 PAGES = {"index.md": "results/index.md", "deviations.md": "results/deviations.md", "variance.md": "variance.md"}
+WIDTH = 120
 NOTE = "<!-- Made by `make results` from scripts/results_pages/templates/{}. Do not edit. -->\n\n"
 
 
@@ -27,7 +30,21 @@ def render(template: str) -> str:
     for module in (tables, deviations, simulations):
         environment.globals |= dict(inspect.getmembers(module, inspect.isfunction))
     title, _, text = environment.get_template(template).render().partition("\n\n")
-    return f"{title}\n\n{NOTE.format(template)}{text}"
+    return f"{title}\n\n{NOTE.format(template)}" + "\n\n".join(map(_wrapped, text.split("\n\n")))
+
+
+def _wrapped(block: str) -> str:
+    """A paragraph or a list with lines of even length; other blocks as they are."""
+    if block.startswith(("|", "#", "!", "<", "`", "    ")):
+        return block
+    end = "\n" if block.endswith("\n") else ""
+    items = re.split(r"\n(?=- )", block.strip())
+    wrap = textwrap.TextWrapper(WIDTH, break_long_words=False, break_on_hyphens=False)
+    lines = []
+    for item in items:
+        wrap.subsequent_indent = "  " if item.startswith("- ") else ""
+        lines.append(wrap.fill(" ".join(item.split())))
+    return "\n".join(lines) + end
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ SAMPLERS = {
     "predictive": "predictive",
 }
 PARAMETERS = {"nu": "ν", "floor": "κ", "forget_every": "M", "retention": "ϱ"}
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 _NEAR = 0.9
 """A score at n slots is the mean over the moments with at least this share of n."""
 
@@ -56,6 +57,10 @@ def swept(problem: str, batch: int, option: str, value: str) -> str:
     return tables.fraction(_last_tenth(problem, batch, f"adaptive:{option}={value}"))
 
 
+def _number(value: float) -> str:
+    return f"{value:g}" if value < 1e5 else "10" + str(round(np.log10(value))).translate(_RAISED)
+
+
 def sweep_table() -> str:
     """AES with one parameter changed at a time."""
     problems = ("halfcheetah-sac", "hopper-sac", "halfcheetah-ddpg")
@@ -64,7 +69,7 @@ def sweep_table() -> str:
     lines = []
     for sampler in variants:
         option, _, value = sampler.removeprefix("adaptive:").partition("=")
-        number = value if value == "auto" else f"{float(value):g}"
+        number = value if value == "auto" else _number(float(value))
         values = [tables.fraction(_last_tenth(problem, batch, sampler)) for problem, batch in columns]
         lines.append([f"{PARAMETERS[option]} = {number}", *values])
     return tables.table(["parameter", *(f"{NAMES[problem]}, batch {batch}" for problem, batch in columns)], lines)

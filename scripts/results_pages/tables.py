@@ -9,6 +9,7 @@ import numpy as np
 
 from aes_rl import paper
 from aes_rl.report.curves import Array
+from aes_rl.report.figures import short
 from aes_rl.report.load import load
 from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
 from aes_rl.report.tables import markdown_row
@@ -35,8 +36,8 @@ def score(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """A p-value with two digits, or three below a tenth of a percent."""
-    return f"{value:.2f}" if value >= 0.095 else f"{value:.3f}" if value >= 0.001 else f"{value:.1g}"
+    """A p-value with two digits, with three below 0.1."""
+    return f"{value:.2f}" if value >= 0.095 else f"{value:.3f}" if value >= 0.001 else "< 0.001"
 
 
 def cell(agent: str, task: str) -> str:
@@ -68,15 +69,18 @@ def missing_cells() -> str:
 
 
 def setup_table() -> str:
-    """How each cell differs from the paper's experiment."""
+    """The horizon of each cell, here and in the paper."""
     lines = []
     for agent, task in data.CELLS:
-        config = data.config(agent, task)
-        horizon, steps = paper.horizon(task, agent), int(str(config["env_steps"]))
-        arithmetic = "TF32" if config["tf32"] else "float32"
-        same = f"{steps:,}" if steps == horizon else f"**{steps:,}**"
-        lines.append([cell(agent, task), same, f"{horizon:,}", arithmetic])
-    return table(["cell", "steps here", "steps in the paper", "arithmetic"], lines)
+        horizon, steps = paper.horizon(task, agent), int(str(data.config(agent, task)["env_steps"]))
+        here = short(steps) if steps == horizon else f"**{short(steps)}**"
+        lines.append([cell(agent, task), here, short(horizon)])
+    return table(["cell", "steps here", "steps in the paper"], lines)
+
+
+def trained_in_float32() -> list[str]:
+    """The cells that were not trained with TF32."""
+    return [cell(agent, task) for agent, task in data.CELLS if not data.config(agent, task)["tf32"]]
 
 
 # Gradient variance
@@ -109,7 +113,7 @@ def captured_range(agent: str) -> str:
 
 
 def below_zero(agent: str, sampler: str) -> str:
-    """How many readings of a sampler are below zero, in all cells of an agent and all of training."""
+    """How many readings of a sampler are below zero, in all cells of an agent and all of training, as a clause."""
     values = [
         value
         for own, task in data.CELLS
@@ -119,8 +123,8 @@ def below_zero(agent: str, sampler: str) -> str:
         if value == value
     ]
     below = [value for value in values if value < 0]
-    lowest = f", the lowest {min(below):.1f}".replace("-", "−") if below else ""
-    return f"{len(below):,} of {len(values):,}{lowest}"
+    lowest = f" (lowest {min(below):.1f})".replace("-", "−") if below else ""
+    return f"{len(below):,} of {len(values):,} readings are below zero{lowest}"
 
 
 def worth(agent: str, task: str, sampler: str) -> str:
@@ -173,6 +177,12 @@ def networks_table(steps: Sequence[int]) -> str:
     return table(["cell", "sampler", "critics", "actor"], lines)
 
 
+def is_noisier(task: str) -> bool:
+    """Whether every sampler makes the actor's gradient noisier on a task, with every agent."""
+    own = [one for (_, name, _), one in data.verdicts().items() if name == task]
+    return all(one["captured_actor"] < 0 for one in own)
+
+
 def oracle_ratio(agent: str, task: str) -> str:
     """Range over steps of the oracle's cost relative to uniform replay's, mean over seeds, for uniform replay."""
     by_step: dict[int, list[float]] = {}
@@ -204,8 +214,9 @@ def together_table() -> str:
         ):
             tasks = data.together()[agent, sampler, other]["tasks"]
             numbers = [improvement(agent, sampler, other, kind) for kind in ("training", "final")]
-            lines.append([agent.upper(), f"{tasks:.0f}", f"{NAMES[sampler]} over {NAMES[other]}", *numbers])
-    return table(["agent", "tasks", "comparison", "by mean return during training", "by final score"], lines)
+            name = f"{agent.upper()}, {tasks:.0f} tasks: {NAMES[sampler]} over {NAMES[other]}"
+            lines.append([name, *numbers])
+    return table(["comparison", "by mean return during training", "by final score"], lines)
 
 
 def significant_cells(level: float = 0.05) -> str:
@@ -238,10 +249,10 @@ def differs(sampler: str, level: float = 0.05) -> bool:
     return any(one[f"{kind}_p"] <= level for one in own for kind in ("final", "training"))
 
 
-def leading_tasks(agent: str, sampler: str, count: int) -> set[str]:
+def leading_tasks(agent: str, sampler: str, count: int) -> list[str]:
     """The tasks with the highest probabilities of improvement by mean return during training."""
     own = {task: one for (name, task, rule), one in data.verdicts().items() if (name, rule) == (agent, sampler)}
-    return set(sorted(own, key=lambda task: -own[task]["training_improvement"])[:count])
+    return sorted(sorted(own, key=lambda task: -own[task]["training_improvement"])[:count])
 
 
 def cells_table() -> str:
@@ -252,6 +263,32 @@ def cells_table() -> str:
         texts = [f"{score(one['final'])} (p {p_value(one['final_p'])}; {p_value(one['training_p'])})" for one in own]
         lines.append([cell(agent, task), score(own[0]["uniform_final"]), *texts])
     return table(["cell", "uniform", *(NAMES[sampler] for sampler in data.SAMPLERS)], lines)
+
+
+def failed_members(agent: str, task: str, score_below: float) -> str:
+    """How many members of a cell end below a score, by the mean of their last ten evaluations."""
+    own = [curve for curve in data.grid().curves if (paper.name_of(curve.task), curve.agent) == (task, agent)]
+    failed = [curve for curve in own if curve.scores[-10:].mean() < score_below]
+    return f"{len(failed)} of {len(own)}"
+
+
+def spread_of_samplers(agent: str, task: str) -> str:
+    """The largest difference between the final scores of a seed under two samplers."""
+    return score(max(max(ends) - min(ends) for ends in _ends_by_seed(agent, task)))
+
+
+def spread_of_seeds(agent: str, task: str) -> str:
+    """The difference between the best and the worst seed by its final score, mean over samplers."""
+    means = [float(np.mean(ends)) for ends in _ends_by_seed(agent, task)]
+    return score(max(means) - min(means))
+
+
+def _ends_by_seed(agent: str, task: str) -> list[list[float]]:
+    by_seed: dict[int, list[float]] = {}
+    for curve in data.grid().curves:
+        if (paper.name_of(curve.task), curve.agent) == (task, agent):
+            by_seed.setdefault(curve.seed, []).append(float(curve.scores[-10:].mean()))
+    return list(by_seed.values())
 
 
 # Small batches
@@ -313,11 +350,11 @@ REPEATED = (
 """Runs of the same configuration and seeds that are both committed."""
 
 
-def samplers_that_repeat() -> set[str]:
+def samplers_that_repeat() -> list[str]:
     """Samplers without a differing evaluation in any of the repeated runs."""
     lines = repeats_table().splitlines()[2:]
     cells = [[part.strip() for part in line.split("|")] for line in lines]
-    return {line[2] for line in cells} - {line[2] for line in cells if line[4] != "–"}
+    return sorted({line[2] for line in cells} - {line[2] for line in cells if line[4] != "–"})
 
 
 def repeats_table() -> str:

@@ -73,10 +73,12 @@ def write_report(args: Report) -> Path:
     comparisons = []
     if judged:
         title = "Lower gradient variance, higher score?"
-        comparisons.append(PlainTable(title, verdicts.HEAD, verdicts.in_cells(judged), _JUDGED))
+        comparisons.append(PlainTable(title, verdicts.HEAD, verdicts.in_cells(judged), _JUDGED, grouped=2))
     if together:
         lines = verdicts.together_in_cells(together)
-        comparisons.append(PlainTable("All tasks together, in pairs", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
+        comparisons.append(
+            PlainTable("All tasks together, in pairs", verdicts.TOGETHER_HEAD, lines, _TOGETHER, grouped=1)
+        )
     content = Content(_title(args), smoothing, drawn, shown, comparisons)
     path = output / "index.html"
     for name, text in {

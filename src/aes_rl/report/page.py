@@ -2,6 +2,7 @@
 
 import base64
 from importlib.resources import files
+from itertools import groupby
 from pathlib import Path
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ from markupsafe import Markup
 
 from aes_rl.report.escaping import for_markdown, one_line
 from aes_rl.report.load import Results
-from aes_rl.report.tables import COLUMNS, Line, as_markdown, footnotes, markdown_row
+from aes_rl.report.tables import COLUMNS, Line, as_markdown_of_cell, footnotes, markdown_row
 from aes_rl.report.wording import counted
 
 
@@ -38,6 +39,13 @@ class PlainTable(NamedTuple):
     columns: list[str]
     lines: list[list[str]]
     note: str
+    grouped: int = 0
+    """How many of the first columns are shown as the heading of a group of lines with the same values."""
+
+    def groups(self) -> list[tuple[str, list[list[str]]]]:
+        """Consecutive lines with the same heading, without the columns of the heading."""
+        made = groupby(self.lines, key=lambda line: ", ".join(line[: self.grouped]))
+        return [(heading, [line[self.grouped :] for line in lines]) for heading, lines in made]
 
 
 class TableOf(NamedTuple):
@@ -115,7 +123,11 @@ def _sources(results: Results) -> PlainTable | None:
 
 def markdown(results: Results, content: Content) -> str:
     """The report as Markdown, with its figures as separate files."""
-    parts = [f"# {for_markdown(content.title)}", *(f"Note: {for_markdown(problem)}." for problem in results.problems)]
+    parts = [
+        f"# {for_markdown(content.title)}",
+        f"Scores are mean returns of deterministic test episodes during training. {content.smoothing}",
+        *(f"Note: {for_markdown(problem)}." for problem in results.problems),
+    ]
     sources = _sources(results)
     for section in content.sections:
         parts.append(f"## {for_markdown(section.title)}")
@@ -123,14 +135,21 @@ def markdown(results: Results, content: Content) -> str:
             parts += [f"![{for_markdown(figure.alt)}](figures/{figure.name}.svg)", for_markdown(figure.caption)]
     for table in content.tables:
         beside = "In parentheses the paper's numbers, with a sign where they are not comparable. " * table.has_paper
-        parts += [f"## {table.title}", as_markdown(table.lines, table.has_paper).rstrip()]
-        parts += [f"Best values are bold. {beside}{table.note}"]
+        parts += [f"## {table.title}", f"Best values are bold. {beside}{table.note}"]
+        for (task, agent), lines in groupby(table.lines, key=lambda line: (line.task, line.agent)):
+            parts += [
+                f"**{for_markdown(task)}, {agent.upper()}**",
+                as_markdown_of_cell(list(lines), table.signs, table.has_paper),
+            ]
         if table.has_paper:
             parts += [f"{sign} {note}." for note, sign in table.signs.items() if note]
     for comparison in [*([sources] if sources else []), *content.comparisons]:
-        head = [markdown_row(comparison.columns), markdown_row("---" for _ in comparison.columns)]
-        body = [markdown_row(map(for_markdown, line)) for line in comparison.lines]
-        parts += [f"## {comparison.title}", "\n".join(head + body), comparison.note]
+        columns = comparison.columns[comparison.grouped :]
+        parts += [f"## {comparison.title}", comparison.note]
+        for heading, lines_of in comparison.groups():
+            body = [markdown_row(map(for_markdown, line)) for line in lines_of]
+            parts += [f"**{for_markdown(heading)}**"] if heading else []
+            parts.append("\n".join([markdown_row(columns), markdown_row("---" for _ in columns), *body]))
     return "\n\n".join(parts) + "\n"
 
 

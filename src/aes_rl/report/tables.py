@@ -91,22 +91,36 @@ def as_csv(rows: list[Row]) -> str:
     return text.getvalue()
 
 
-def as_markdown(made: list[Line], has_paper: bool = True) -> str:
-    """A Markdown table. The paper's values are in parentheses, with the sign of a footnote if not comparable."""
+def as_markdown(made: list[Line]) -> str:
+    """One Markdown table. The paper's values are in parentheses, with the sign of a footnote if not comparable."""
     sources = ["from"] if any(line.source for line in made) else []
     head = ["task", "agent", "sampler", *sources, "seeds", *COLUMNS.values()]
     text = [markdown_row(head), markdown_row("---" for _ in head)]
     signs = footnotes(made)
     for line in made:
-        cells = [
-            (f"**{cell.text}**" if cell.is_best else cell.text)
-            + (f" ({cell.paper}{signs.get(line.note, '')})" if cell.paper and has_paper else "")
-            for cell in line.cells
-        ]
         own = [line.source] if sources else []
         names = [for_markdown(name) for name in (line.task, line.agent.upper(), line.sampler, *own)]
-        text.append(markdown_row([*names, str(line.seeds), *cells]))
+        text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper=True)]))
     return "\n".join(text) + "\n"
+
+
+def as_markdown_of_cell(made: list[Line], signs: dict[str, str], has_paper: bool) -> str:
+    """A narrow Markdown table of one task and agent."""
+    sources = ["from"] if any(line.source for line in made) else []
+    head = ["sampler", *sources, "seeds", *COLUMNS.values()]
+    text = [markdown_row(head), markdown_row("---" for _ in head)]
+    for line in made:
+        names = [for_markdown(name) for name in ([line.sampler, line.source] if sources else [line.sampler])]
+        text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper)]))
+    return "\n".join(text)
+
+
+def _markdown_cells(line: Line, signs: dict[str, str], has_paper: bool) -> list[str]:
+    return [
+        (f"**{cell.text}**" if cell.is_best else cell.text)
+        + (f" ({cell.paper}{signs.get(line.note, '')})" if cell.paper and has_paper else "")
+        for cell in line.cells
+    ]
 
 
 def as_latex(made: list[Line]) -> str:
