@@ -29,7 +29,7 @@ CELLS = {
 }
 Readings = dict[str, dict[int, list[float]]]
 """Captured fractions by sampler and environment step, one per seed."""
-_LEFT, _RIGHT = 225.0, 670.0
+_LEFT, _RIGHT = 24.0, 444.0
 _LOWEST = -1.0
 """Where the axis of captured fractions ends; smaller values are written as numbers."""
 
@@ -68,24 +68,24 @@ def below_zero() -> dict[str, tuple[int, int]]:
 
 
 def captured() -> str:
-    """The README's figure: captured fractions in the second half of training, by cell."""
-    height, top, row = 96 + 46 * len(CELLS), 74, 46
-    elements = svg.legend(_LEFT, 22)
+    """The README's figure: captured fractions in the second half of training, by cell. Narrow enough for a phone."""
+    top, row = 88, 62
+    height = top + row * len(CELLS) + 22
+    elements = svg.legend(20, 20, (112, 218, 100))
     for value in (-1.0, -0.5, 0.0, 0.5, 1.0):
         x = _across(value)
-        colour = svg.INK if value == 0 else svg.FAINT
-        elements.append(svg.line(x, top - 16, x, height - 24, colour))
+        elements.append(svg.line(x, top - 26, x, height - 26, svg.INK if value == 0 else svg.FAINT))
         name = {0.0: "0: uniform", 1.0: "1: best"}.get(value, f"{value:g}".replace("-", "−"))
-        elements.append(svg.text(x, top - 24, name, "middle"))
+        elements.append(svg.text(x, top - 34, name, "middle"))
     for number, (name, cell) in enumerate(CELLS.items()):
         y, of = top + row * number, readings(cell)
-        elements.append(svg.text(_LEFT - 14, y + 17, name, "end"))
+        elements.append(svg.text(_LEFT, y - 9, name, style='font-weight="600"'))
         for place, sampler in enumerate(SAMPLERS):
-            elements += _spread(y + 13 * place, sampler, quartiles(second_half(of[sampler])))
-    elements.append(svg.text(_across(_LOWEST), height - 8, "← adds variance", style='font-size="12"'))
-    elements.append(svg.text(_RIGHT, height - 8, "removes variance →", "end", style='font-size="12"'))
+            elements += _spread(y + 5 + 13 * place, sampler, quartiles(second_half(of[sampler])))
+    elements.append(svg.text(_LEFT, height - 9, "← adds variance", style='font-size="12"'))
+    elements.append(svg.text(_RIGHT, height - 9, "removes variance →", "end", style='font-size="12"'))
     title = "Captured fraction of the removable gradient variance, second half of training: median and quartiles"
-    return svg.page(720, height, title, elements)
+    return svg.page(480, height, title, elements)
 
 
 def _across(value: float) -> float:

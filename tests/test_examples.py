@@ -34,7 +34,6 @@ def test_it_trains(path, sampler, capsys) -> None:
             env_steps=140,
             warm_up_steps=100,
             capacity=120,
-            evaluate_every=140,
             batch_size=16,
         )
     )

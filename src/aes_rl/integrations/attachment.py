@@ -1,91 +1,116 @@
-"""Shared part of the attachments: which forward passes are weighted, and how the hooks are removed."""
+"""What connects a sampler to a learner of another library, and shows how the selection goes."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import numpy as np
 import torch
-from torch import nn
+from jaxtyping import Float
+from torch import Tensor
 
-from aes_rl.integrations.selection import Pending, Selection
-from aes_rl.integrations.watched import Watched
+from aes_rl import checks
+from aes_rl.integrations import metrics
+from aes_rl.integrations.selection import Array, Pending, Selection
+from aes_rl.types import Signal
+
+_MEASURED_SLOTS = 1024
+"""Size of the uniform sample of slots that the captured fraction is measured on."""
+_NOISE_SAMPLES = 4
+"""Number of noise samples that a slot's squared gradient norm is averaged over."""
 
 
 class AbstractAttachment(ABC):
-    """Hooks that weight a learner's losses and collect per-sample norms and TD errors. `detach` removes them."""
+    """Gives a sampler the per-sample norms and TD errors of a learner. `detach` ends that."""
 
-    def __init__(self) -> None:
-        """Watch the networks. If one of them cannot be watched, remove the hooks of the others."""
-        self._undo: list[Callable[[], None]] = []
-        try:
-            self.install()
-        except Exception:
-            self._take_off()
-            raise
-
-    @abstractmethod
-    def install(self) -> None:
-        """Watch every network."""
+    def __init__(self, learner: object, measure_every: int | None):
+        if measure_every is not None:
+            checks.count("measure_every", measure_every)
+        self._learner_name = type(learner).__name__
+        self._measure_every = measure_every
+        self._last_measurement = 0
+        self._captured: dict[str, float] = {}
+        self._measured: Pending | None = None
 
     @abstractmethod
     def selection(self) -> Selection:
         """The selection of the learner's current buffer."""
 
     @abstractmethod
+    def report(self) -> None:
+        """Give the sampler the feedback of the last backward pass, if there was one."""
+
+    @abstractmethod
+    def detach(self) -> None:
+        """Remove all hooks, after reporting the last batch."""
+
+    @abstractmethod
     def device(self) -> torch.device:
         """Device of the learner's networks."""
 
-    def detach(self) -> None:
-        """Remove all hooks, after reporting the last batch."""
+    @abstractmethod
+    def differentiate(self, slots: Array) -> None:
+        """Compute the losses of these slots and their gradients, as the training step does, and change nothing else."""
+
+    @property
+    def needs(self) -> Signal:
+        """Signals that the learner must be able to give: those of the sampler, and norms if they are measured."""
+        needs = self.selection().needs
+        return needs if self._measure_every is None else needs | Signal.GRADIENT_NORM
+
+    def metrics(self) -> dict[str, float]:
+        """How the selection goes; docs/integrations/index.md lists the names. Measures the captured fraction if due."""
+        self.report()
         selection = self.selection()
-        if selection.pending is not None and selection.pending.sources:
-            selection.settle()
-        self._take_off()
+        found = metrics.of_feedback(selection)
+        if selection.last is not None:
+            found |= metrics.of_batch(selection.last)
+        if self._measure_every is not None and selection.updates >= self._last_measurement + self._measure_every:
+            self._last_measurement = selection.updates
+            self._captured = self._measure(selection)
+            found |= self._captured
+        return found
 
-    def _take_off(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+    def _measure(self, selection: Selection) -> dict[str, float]:
+        """The captured fraction on a uniform sample of slots, at the current parameters."""
+        generator = np.random.default_rng([selection.seed, selection.updates])
+        live = len(selection)
+        slots = np.sort(generator.choice(live, min(live, _MEASURED_SLOTS), replace=False))
+        norms: dict[str, Float[Tensor, "m"]] = {}
+        device = self.device()
+        # The run's own random numbers stay as they are.
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(generator.integers(2**31)))
+            for _ in range(_NOISE_SAMPLES):
+                weights = torch.ones(len(slots), device=device)
+                with self._measuring(Pending(0, None, weights, Signal.GRADIENT_NORM)) as measured:
+                    self.differentiate(slots)
+                for source in measured.sources:
+                    source(measured)
+                for name, norm in measured.gradient_norm.items():
+                    norms[name] = norms.get(name, 0) + norm.double().cpu() / _NOISE_SAMPLES
+        probabilities = selection.sampler.probabilities()[0, torch.from_numpy(slots)].cpu()
+        return metrics.captured(norms, probabilities * (live / len(slots)))
 
-    def pending(self, rows: int) -> Pending | None:
-        """The current batch, if a forward pass with this many rows can be over it; otherwise None."""
-        pending = self.selection().pending
-        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
-            return None
-        pending.weights = pending.weights.to(self.device())
-        return pending
+    @contextmanager
+    def _measuring(self, measured: Pending) -> Iterator[Pending]:
+        self._measured = measured
+        try:
+            yield measured
+        finally:
+            self._measured = None
 
-    def open(self, watched: Watched, pending: Pending) -> None:
-        """Weight the network's next forward pass and report its feedback."""
-        watched.open(pending)
-        pending.sources.append(watched.report)
-
-    def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
-        """Weight the network's forward passes with gradients; with `counts`, only those whose arguments it accepts."""
-
-        def before(module: nn.Module, arguments: Any) -> None:
-            del module
-            pending = self.pending(rows_of(arguments[0]))
-            if pending is not None and (counts is None or counts(arguments)):
-                self.open(watched, pending)
-
-        def after(module: nn.Module, arguments: Any, output: Any) -> None:
-            del module, arguments, output
-            watched.close()
-
-        self._undo += [
-            network.register_forward_pre_hook(before).remove,
-            network.register_forward_hook(after).remove,
-            watched.remove,
-        ]
-
-
-def is_stored(arguments: Any) -> bool:
-    """Whether a critic's action argument is a stored action. An action with a gradient comes from the actor."""
-    return not getattr(arguments[1], "requires_grad", False)
-
-
-def rows_of(observation: Any) -> int:
-    """Batch size of an observation or of a dictionary of observations."""
-    if isinstance(observation, dict):
-        observation = next(iter(observation.values()))
-    return len(observation)
+    def __repr__(self) -> str:
+        selection = self.selection()
+        parts = [f"{selection.updates:,} updates", f"{len(selection):,} of {selection.capacity:,} slots filled"]
+        found = metrics.of_feedback(selection)
+        if "never_reported" in found:
+            parts.append(f"{found['never_reported']:.0%} of them never reported")
+        if selection.last is not None:
+            last = metrics.of_batch(selection.last)
+            parts.append(f"weights {last['smallest_weight']:.3g} to {last['largest_weight']:.3g}")
+            parts.append(f"effective sample size {last['effective_sample_size']:.0f} of {len(selection.last.weights)}")
+        if self._captured:
+            when = f"at update {self._last_measurement:,}"
+            parts.append(f"captured fraction {self._captured['captured_fraction']:.2f} {when}")
+        return f"<{selection.name} attached to {self._learner_name}: {', '.join(parts)}>"

@@ -7,7 +7,6 @@ per-sample norms in the same backward pass. Passes outside `open` and `close` ar
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -32,26 +31,26 @@ class Watched:
             name: Name of the network in the feedback, "actor" or "critic".
             network: The network.
             outputs: Its output modules. Every output of the network must be the output of one of them.
-            needs: Signals that the sampler uses.
-            error_factor: If not 0, the absolute TD error is computed from the gradient at each output:
-                error_factor · B · |∂L/∂Q|.
+            needs: Signals that batches may ask for.
+            error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
+                |δ| = error_factor · B · |∂L/∂Q|.
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
-        self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
+        self._factor = error_factor
         self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
         self._tap: Tensor | None = None
-        self._errors: list[Tensor] = []
+        self._gradients: list[Tensor] = []
 
     def open(self, pending: Pending) -> None:
         """Weight the next forward pass as one over this batch."""
-        self._pending, self._errors = pending, []
-        if self._taps is not None:
+        self._pending, self._gradients = pending, []
+        if self._taps is not None and Signal.GRADIENT_NORM in pending.needs:
             self._tap = self._taps.tap((len(pending.weights),))
             self._taps.connect(self._tap)
 
@@ -62,13 +61,15 @@ class Watched:
             self._taps.disconnect()
 
     def report(self, pending: Pending) -> None:
-        """Add the norms and TD errors from the backward pass to the batch."""
+        """Add what the backward pass showed to the batch."""
         if self._tap is not None and self._tap.grad is not None:
             norms = squared_norms(self._tap.grad, pending.weights)
             others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
             pending.gradient_norm[self.name] = norms if others is None else others + norms
-        pending.td_errors += self._errors
-        self._tap, self._errors = None, []
+        if Signal.TD_ERROR in pending.needs:
+            pending.td_errors += [_error(gradient, self._factor).abs() for gradient in self._gradients]
+        pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
+        self._tap, self._gradients = None, []
 
     def remove(self) -> None:
         """Remove all hooks."""
@@ -79,7 +80,7 @@ class Watched:
         for handle in self._handles:
             handle.remove()
 
-    def _watch_output(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
+    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Tensor) -> Tensor:
         del module, arguments
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
@@ -91,5 +92,15 @@ class Watched:
 
     def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
         if self._factor:
-            self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
+            self._gradients.append(gradient)
         return gradient * weights
+
+
+def _error(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+    """δ = factor · B · ∂L/∂Q."""
+    return factor * len(gradient) * gradient.squeeze(-1)
+
+
+def _loss_terms(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+    """δ²/(2 · factor), whose mean over the batch is the critic's unweighted loss."""
+    return _error(gradient, factor).square() / (2 * factor)

@@ -160,6 +160,11 @@ def experiment_page(title: str, lead: str, sections: list[Section], tables: list
 
 def _render(template: str, **content: object) -> str:
     folder = files("aes_rl.report")
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: folder.joinpath(name).read_text()),
+        autoescape=True,
+        trim_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )
     style = Markup(folder.joinpath("style.css").read_text())
-    return environment.from_string(folder.joinpath(template).read_text()).render(style=style, **content)
+    return environment.get_template(template).render(style=style, **content)

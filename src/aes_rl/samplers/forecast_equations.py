@@ -1,5 +1,7 @@
 """Forecasts as tensor operations: the reference for the compiled CPU loops, and what runs on a GPU."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
@@ -14,6 +16,16 @@ PRIOR_DRAWS = 16.0
 MOST_LOG = 300.0
 """Largest absolute logarithm of a mass. Norms that differ by dozens of orders of magnitude have a variance whose
 exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
+
+
+class State(NamedTuple):
+    """All that is known: per slot the last log d and the update that observed it; the statistics per member."""
+
+    logs: Float[Tensor, "p N"]
+    seen: Int[Tensor, "p N"]
+    moments: Float[Tensor, "p 3"]
+    pairs: Float[Tensor, "p ages 2"]
+    updates: Int[Tensor, "1"]
 
 
 def observe(
@@ -36,8 +48,9 @@ def observe(
     twice, its last norm is kept. Norms of zero are ignored.
     """
     updates.add_(1)
+    state = State(logs, seen, moments, pairs, updates)
     moments_now, pairs_now, logs_now, seen_now, masses = _observed(
-        logs, seen, moments, pairs, updates, slots, probabilities, size, squared_norms, is_current, keep, horizon
+        state, slots, probabilities, size, squared_norms, is_current, keep, horizon
     )
     moments.copy_(moments_now)
     pairs.copy_(pairs_now)
@@ -54,11 +67,7 @@ def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[T
 
 @fused
 def _observed(
-    logs: Float[Tensor, "p N"],
-    seen: Int[Tensor, "p N"],
-    moments: Float[Tensor, "p 3"],
-    pairs: Float[Tensor, "p ages 2"],
-    updates: Int[Tensor, "1"],
+    state: State,
     slots: Int[Tensor, "p B"],
     probabilities: Float[Tensor, "p B"],
     size: Counter,
@@ -67,6 +76,7 @@ def _observed(
     keep: float,
     horizon: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    logs, seen, moments, pairs, updates = state
     norms = squared_norms.double()
     is_seen = is_current & (norms > 0)
     fresh = torch.where(is_seen, norms, 1.0).log()

@@ -2,9 +2,8 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
@@ -18,10 +17,13 @@ from aes_rl.samplers.registry import (
     without_options,
 )
 from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.training.option_groups import Main, Recording, Resources, Rounds
 from aes_rl.types import Signal
 
 extensions.load()  # processes that this one starts train with the same samplers
 PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
+_LONGEST_EVALUATION_INTERVAL = 10_000
+_LONGEST_CHECKPOINT_INTERVAL = 50_000
 _MAX_MEMBERS = 4096
 _MAX_EPISODES = 100_000
 _MAX_PROCESSES = 1000
@@ -34,58 +36,12 @@ def option_key(sampler: str) -> str:
 
 
 @dataclass(frozen=True)
-class Training:
-    """Options of a training run. Every combination of a sampler and a seed is one member of the population."""
+class Training(Resources, Recording, Rounds, Main):
+    """Options of a training run. Every combination of a sampler and a seed is one member of the population.
 
-    task: str = "HalfCheetah-v5"
-    """A Gymnasium task with vector observations and actions; the paper's eight are InvertedPendulum,
-    InvertedDoublePendulum, Reacher, Hopper, HalfCheetah, Walker2d, Ant and Humanoid (v5)."""
-    agent: Literal["sac", "ddpg"] = "sac"
-    """The learning algorithm; its options are below, under its name."""
-    samplers: tuple[str, ...] = ("adaptive",)
-    """Samplers to compare, by name: uniform, prioritized, adaptive, predictive, last-value, naive. Options after a
-    colon apply to that entry alone, so that one sampler can occur twice: adaptive adaptive:nu=auto,floor=0.1."""
-    seeds: tuple[int, ...] = (0,)
-    """Seeds; there is one member per sampler and seed."""
-    env_steps: int = 1_000_000
-    """Environment steps per member."""
-    capacity: int = 1_000_000
-    """Replay buffer slots per member."""
-    steps_per_round: int = 1
-    """Environment steps between two rounds of updates (H in the paper's Algorithms 1 and 2)."""
-    updates_per_round: int = 1
-    """Updates per round (1 in the paper's Algorithm 2, m in Algorithm 1)."""
-    evaluate_every: int = 10_000
-    """Environment steps between two evaluations."""
-    evaluation_episodes: int = 10
-    """Deterministic test episodes per member and evaluation, on separate environments."""
-    longest_evaluation: int = 10_000
-    """Maximum number of steps per test episode; longer ones are cut off there."""
-    log_every: int = 1000
-    """Environment steps between two rows of losses and weights in metrics.csv."""
-    measure_variance_every: int | None = None
-    """Environment steps between two measurements of the gradient variance that each sampler removes; None for never."""
-    measured_slots: int = 10_000
-    """Slots per measurement, chosen uniformly."""
-    trace_every: int | None = None
-    """Environment steps between two recordings of the gradient norms of the first member's slots; the laboratory
-    simulates samplers on them. None for never."""
-    traced_slots: int = 8192
-    """Slots of a full buffer in such a recording."""
-    checkpoint_every: int = 50_000
-    """Environment steps between two checkpoints; one is also written at the end and on interruption."""
-    device: str = "cpu"
-    """Device of replay, sampler and agent: cpu, cuda or cuda:N."""
-    tf32: bool = False
-    """Whether a GPU may round the inputs of matrix products to TensorFloat-32 (10-bit mantissa): faster, less exact."""
-    workers: int | None = None
-    """Processes that step environments; 0 steps them in the learner's process, which is the default for up to two
-    members."""
-    evaluation_workers: int | None = None
-    """Processes that run test episodes; 0 runs them in the learner's process. With a GPU, training continues meanwhile
-    and has priority; the default is then all cores but two, and on the CPU as many as `workers`."""
-    tensorboard: bool = False
-    """Whether to write TensorBoard files too; needs the extra tensorboard."""
+    An option of None that follows from env_steps is a number once the run has begun: see `resolved`.
+    """
+
     sac: SAC = field(default_factory=SAC)
     """Options of SAC."""
     ddpg: DDPG = field(default_factory=DDPG)
@@ -100,13 +56,11 @@ class Training:
             "capacity",
             "steps_per_round",
             "updates_per_round",
-            "evaluate_every",
             "evaluation_episodes",
             "longest_evaluation",
             "log_every",
             "measured_slots",
             "traced_slots",
-            "checkpoint_every",
         ):
             checks.count(name, getattr(self, name))
         if len(self.task) > _MAX_TASK_LENGTH:
@@ -119,7 +73,7 @@ class Training:
                 f"{len(self.samplers):,} samplers × {len(self.seeds):,} seeds are more than the {_MAX_MEMBERS:,} "
                 "members that one run may have; divide them among several runs"
             )
-        for name in ("measure_variance_every", "trace_every"):
+        for name in ("evaluate_every", "checkpoint_every", "measure_variance_every", "trace_every"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))
         for name in ("workers", "evaluation_workers"):
@@ -173,6 +127,33 @@ class Training:
         """Environment steps with uniform actions before the first update."""
         own = self.agent_config.warm_up_steps
         return own if own is not None else max(1, min(self.agent_config.longest_warm_up, self.env_steps // 10))
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Environment steps between two evaluations."""
+        return self.evaluate_every or max(1, min(_LONGEST_EVALUATION_INTERVAL, self.env_steps // 10))
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Environment steps between two checkpoints."""
+        return self.checkpoint_every or max(1, min(_LONGEST_CHECKPOINT_INTERVAL, self.env_steps // 3))
+
+    def resolved(self, like: "Training | None" = None) -> "Training":
+        """The configuration with numbers where None follows from env_steps: those of another run, or else its own.
+
+        A run that is extended keeps the numbers that it began with.
+        """
+        other = like or self
+        warm_up_steps = self.agent_config.warm_up_steps
+        if warm_up_steps is None:
+            warm_up_steps = other.warm_up_steps
+        return replace(
+            self,
+            evaluate_every=self.evaluate_every or other.evaluation_interval,
+            checkpoint_every=self.checkpoint_every or other.checkpoint_interval,
+            sac=replace(self.sac, warm_up_steps=warm_up_steps) if self.agent == "sac" else self.sac,
+            ddpg=replace(self.ddpg, warm_up_steps=warm_up_steps) if self.agent == "ddpg" else self.ddpg,
+        )
 
     def require_learning(self) -> None:
         """Raise if the run would end before its first update, or a sampler uses a network that the agent lacks."""

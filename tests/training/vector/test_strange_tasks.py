@@ -197,7 +197,7 @@ def test_a_second_signal_ends_any_wait(where, tmp_path: Path) -> None:
     words = [sys.executable, "-m", "aes_rl", "train", str(tmp_path / "run"), *options_for("Frozen-v0")]
     words += [*where.split(), "--log-every", "1", "--sac.warm-up-steps", "2"]
     process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
-    guard = threading.Timer(120, process.kill)
+    guard = threading.Timer(120, kill_with_children, [process.pid])
     guard.start()
     metrics, told = tmp_path / "run" / "metrics.csv", ""
     while process.poll() is None and not (metrics.exists() and "\n5," in metrics.read_text()):
@@ -212,6 +212,12 @@ def test_a_second_signal_ends_any_wait(where, tmp_path: Path) -> None:
     assert "a second signal stops at once" in told
     assert process.returncode == 130
     assert "Traceback" not in told + rest
+
+
+def kill_with_children(process: int) -> None:
+    parent = psutil.Process(process)
+    for own in [*parent.children(recursive=True), parent]:
+        own.kill()
 
 
 @pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is not a folder here")
