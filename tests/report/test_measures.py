@@ -128,8 +128,8 @@ def test_wins_and_ties_of_many_runs_are_counted_as_pair_by_pair() -> None:
     one, other = np.random.default_rng(5).integers(0, 20, (2, 60, 3)).astype(float)
     pairs = (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None])
     assert statistics.probability_of_improvement(one, other) == pairs.mean()
-    (happened, *_) = statistics._by_chance(one[:, 0], other[:, 0], repetitions=2500)
-    assert happened == pairs[..., 0].mean() - 0.5
+    (observed, *_) = statistics._permuted_improvements(one[:, 0], other[:, 0], repetitions=2500)
+    assert observed == pairs[..., 0].mean() - 0.5
 
 
 def test_a_test_of_many_runs_takes_little_memory() -> None:

@@ -156,7 +156,7 @@ def test_what_is_missing_is_on_the_page_for_the_documentation(tmp_path) -> None:
     write_run(tmp_path / "study" / "run", {("uniform", 2): [1.0, 2.0]}, env_steps=5000)
     main(["report", str(tmp_path / "study")])
     assert (
-        "is at step 2,000 of 5,000; it is shown as far as it is."
+        "is at step 2,000 of 5,000; only these steps are shown."
         in (tmp_path / "study" / "report" / "report.md").read_text()
     )
 

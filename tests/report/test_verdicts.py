@@ -9,7 +9,7 @@ import pytest
 
 from aes_rl.cli import main
 from aes_rl.report.load import load
-from aes_rl.report.verdicts import together, together_as_csv, verdicts
+from aes_rl.report.verdicts import pooled_as_csv, pooled_comparisons, verdicts
 from tests.report.conftest import write_run
 
 PROJECT = Path(__file__).parents[2]
@@ -47,7 +47,7 @@ def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
     assert predictive.variance_in_words() == "not less"
     assert predictive.score_in_words() == "lower"
     assert prioritized.variance_in_words() == "not measured"
-    assert prioritized.score_in_words() == "not told apart"
+    assert prioritized.score_in_words() == "no significant difference"
     means = [np.mean(scores["adaptive", seed][-2:]) for seed in seeds]
     assert adaptive.final == pytest.approx(np.mean(means))
 
@@ -64,7 +64,7 @@ def test_what_one_task_leaves_open_two_may_tell(tmp_path) -> None:
     write_run(tmp_path / "walker", scores, task="Walker2d-v5")
     write_run(tmp_path / "alone", {key: side for key, side in scores.items() if key[0] == "uniform"}, task="Ant-v5")
     results = load(tmp_path)
-    (found,) = together(results, window=2)
+    (found,) = pooled_comparisons(results, window=2)
     assert (found.sampler, found.other, found.tasks) == ("adaptive", "uniform", 2)
     assert found.final_improvement == found.training_improvement == pytest.approx(0.8)
     alone = [one.final_p for one in verdicts(results, window=2) if one.seeds == 5]
@@ -95,8 +95,8 @@ def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
 
 
 def test_the_published_comparisons_over_all_tasks_are_what_the_published_runs_say() -> None:
-    made = together(load(PROJECT / "results" / "grid"), window=10)
-    assert together_as_csv(made) == (PROJECT / "docs" / "results" / "together.csv").read_text()
+    made = pooled_comparisons(load(PROJECT / "results" / "grid"), window=10)
+    assert pooled_as_csv(made) == (PROJECT / "docs" / "results" / "together.csv").read_text()
 
 
 def read(path):

@@ -59,7 +59,7 @@ def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> l
         curves = results.seeds_of((task, agent, sampler))
         steps, scores = common(list(curves.values()))
         if len(steps) == 0:
-            results.tell(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
+            results.add_problem(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
             continue
         own = published.get((paper.name_of(task), agent, sampler))
         others = [curve for seed, curve in curves.items() if seed != tuned_seed]
@@ -93,10 +93,12 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
         sides = [[runs[seed] for seed in seeds] for runs in complete[task].values()]
         largest = max(float(np.abs(run.scores).max()) for runs in sides for run in runs)
         if high - low <= _LEAST_RISE * largest:
-            results.tell(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
+            results.add_problem(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
             del complete[task]
         elif not all(len(common(runs)[0]) for runs in sides):
-            results.tell(f"{task} {agent}: seeds have no evaluation step in common, so it is not in the aggregates")
+            results.add_problem(
+                f"{task} {agent}: seeds have no evaluation step in common, so it is not in the aggregates"
+            )
             del complete[task]
     if not complete:
         return None

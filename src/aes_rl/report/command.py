@@ -42,35 +42,35 @@ class Report:
     """Name of the published curves in the legend."""
 
 
-def report(words: list[str]) -> None:
+def report(argv: list[str]) -> None:
     """Write the report, and print the table and the path of the page."""
-    asked = tyro.cli(Report, prog="aes-rl report", args=words)
-    write_report(asked)
+    args = tyro.cli(Report, prog="aes-rl report", args=argv)
+    write_report(args)
 
 
-def write_report(asked: Report) -> Path:
+def write_report(args: Report) -> Path:
     """Write the report and return the path of its page."""
-    checks.count("window", asked.window)
+    checks.count("window", args.window)
     if find_spec("matplotlib") is None:
         raise UserError("the report needs matplotlib; pip install 'aes-rl[report]'")
-    results = load(asked.directory)
-    references = [read_reference(path, asked.reference_label) for path in asked.reference]
-    output = _output(asked)
-    rows = analysis.rows(results, asked.window, asked.tuned_seed)
+    results = load(args.directory)
+    references = [read_reference(path, args.reference_label) for path in args.reference]
+    output = _output(args)
+    rows = analysis.rows(results, args.window, args.tuned_seed)
     fewest = min(len(curve.steps) for curve in results.curves)
-    if fewest < asked.window:
-        results.tell(
-            f"scores are means of the last {asked.window} evaluations and some runs have {fewest}; a smaller --window "
-            "looks less far back"
+    if fewest < args.window:
+        results.add_problem(
+            f"scores are means of the last {args.window} evaluations and some runs have {fewest}; a smaller --window "
+            "averages over fewer evaluations"
         )
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
-    judged = verdicts.verdicts(results, asked.window)
-    together = verdicts.together(results, asked.window)
-    sections = _sections(results, judged, asked.window, references, output / "figures")
+    judged = verdicts.verdicts(results, args.window)
+    pooled = verdicts.pooled_comparisons(results, args.window)
+    sections = _sections(results, judged, args.window, references, output / "figures")
     write_whole(output / "measures.csv", tables.as_csv(rows))
     write_whole(output / "measures.md", tables.as_markdown(made))
     write_whole(output / "measures.tex", tables.as_latex(made))
-    smoothing = f"Scores are means of the last {asked.window} evaluations. {_MEASURES}"
+    smoothing = f"Scores are means of the last {args.window} evaluations. {_MEASURES}"
     shown = [TableOf("The paper's measures, all seeds", made, smoothing, has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
@@ -79,51 +79,52 @@ def write_report(asked: Report) -> Path:
     if judged:
         lines = verdicts.in_cells(judged)
         comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
-    write_whole(output / "together.csv", verdicts.together_as_csv(together))
-    if together:
-        lines = verdicts.together_in_cells(together)
-        comparisons.append(PlainTable("All tasks together, two by two", verdicts.TOGETHER_HEAD, lines, _TOGETHER))
-    title = one_line(asked.title or f"Study {asked.directory.resolve().name}")
+    write_whole(output / "together.csv", verdicts.pooled_as_csv(pooled))
+    if pooled:
+        lines = verdicts.pooled_in_cells(pooled)
+        comparisons.append(PlainTable("Pairs of samplers over all tasks", verdicts.POOLED_HEAD, lines, _POOLED))
+    title = one_line(args.title or f"Study {args.directory.resolve().name}")
     path = output / "index.html"
-    write_whole(path, page(title, results, asked.window, sections, shown, comparisons))
+    write_whole(path, page(title, results, args.window, sections, shown, comparisons))
     write_whole(output / "report.md", markdown(title, results.problems, sections, shown, comparisons))
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
-    _console.print(f"scores are means of the last {asked.window} evaluations (--window)")
+    _console.print(f"scores are means of the last {args.window} evaluations (--window)")
     _console.print(f"the page is {path}", markup=False)
     return path
 
 
-def _output(asked: Report) -> Path:
+def _output(args: Report) -> Path:
     """Create the output directory and its figures directory. A link inside a run directory is not followed."""
-    if asked.output is None:
-        output = asked.directory / "report"
+    if args.output is None:
+        output = args.directory / "report"
         require_directory(output)
     else:
-        output = asked.output
+        output = args.output
         output.mkdir(parents=True, exist_ok=True)
     require_directory(output / "figures")
     return output
 
 
 _MEASURES = (
-    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step it was reached at; of "
-    "negative scores it rewards slowness and has no best. Stability: final ÷ max, for negative scores max ÷ final. "
-    "Robustness: standard deviation across seeds (ddof 1), mean over the last 20 % of the steps."
+    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step at which it was reached;"
+    " for negative scores it rewards slow learning, so no best value is marked. Stability: final ÷ max, for negative "
+    "scores max ÷ final. Robustness: standard deviation across seeds (ddof 1), mean over the last 20 % of the steps."
 )
 _JUDGED = (
-    "Each sampler against uniform replay over the seeds both have. Captured: share of the removable gradient variance "
-    "that the sampler removed, mean over the second half of training (lowest to highest seed); by network, of each "
-    "network's own gradient. Ends higher, higher on the way: probability that a run of it beats one of uniform replay, "
-    "by the mean of the last evaluations and by the mean over all of training (95 % bootstrap interval), and how often "
-    "chance would tell them that far apart (permutation test); above 0.05 they are not told apart. Nothing is "
-    "corrected for the number of comparisons: of twenty, one is below 0.05 by chance."
+    "Each sampler against uniform replay, over the seeds that both have. Captured: fraction of the removable gradient "
+    "variance that the sampler removed, mean over the second half of training (lowest to highest seed); by network: "
+    "the same for each network's gradient. Higher final score, higher mean return during training: probability that a "
+    "run of the sampler beats one of uniform replay, by the mean of the last evaluations and by the mean of all "
+    "evaluations (95 % bootstrap interval), and the p-value of a permutation test; above 0.05 the difference is not "
+    "significant. The p-values are not corrected for the number of comparisons: of twenty, one is below 0.05 by "
+    "chance."
 )
-_TOGETHER = (
+_POOLED = (
     "Probability that a run of the sampler beats one of the other on the same task, mean over the tasks, by the mean "
-    "of the last evaluations and by the mean over all of training, and how often chance would tell them that far apart "
-    "(labels are shared out anew within each task). Nothing is corrected for the number of comparisons."
+    "of the last evaluations and by the mean of all evaluations, and the p-value of a test that permutes the labels "
+    "within each task. The p-values are not corrected for the number of comparisons."
 )
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
 
@@ -150,7 +151,7 @@ def _sections(
             path = figures.save(variances, directory, f"variance_{agent}")
             caption = (
                 "Variance of a batch's mean gradient: median and range of the seeds. Every sampler trains an agent of "
-                "its own, whose gradients differ in size, so that lines do not tell which sampler removes more."
+                "its own, whose gradients differ in size, so the lines do not show which sampler removes more."
             )
             shown.append(picture(path, caption))
         sections.append(Section(f"Learning curves, {agent.upper()}", shown))

@@ -58,7 +58,7 @@ LOOK = mpl.RcParams(
     }
 )
 _COLUMNS = 4
-_BESIDE = 48
+_MOST_LABEL = 48
 """Maximum number of characters of a name next to or inside the axes."""
 _MARKERS = "osD^vP*X"
 """Markers of tasks; enough for the paper's eight."""
@@ -166,7 +166,7 @@ def aggregate_scores(aggregate: Aggregate) -> Figure:
     _intervals(right, {one: value for (one, _), value in aggregate.improvements.items()})
     right.axvline(0.5, color="#999999", linewidth=0.8)
     right.set_xlim(0, 1)
-    right.set_xlabel(f"probability of improvement over {for_figure(aggregate.baseline, _BESIDE)}")
+    right.set_xlabel(f"probability of improvement over {for_figure(aggregate.baseline, _MOST_LABEL)}")
     return figure
 
 
@@ -181,14 +181,17 @@ def profiles(aggregate: Aggregate) -> Figure:
     for sampler, scores in aggregate.finals.items():
         shares = performance_profile(scores, thresholds)
         low, high = bootstrap(lambda drawn: performance_profile(drawn, thresholds), scores, repetitions=500)
-        left.plot(thresholds, shares, label=for_figure(sampler, _BESIDE), **style_of(sampler))
+        left.plot(thresholds, shares, label=for_figure(sampler, _MOST_LABEL), **style_of(sampler))
         left.fill_between(thresholds, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
     left.set_xlabel("normalised final score τ")
     left.set_ylabel("share of runs above τ")
     for sampler, curves in aggregate.curves.items():
         low, high = bootstrap(interquartile_mean_curve, curves, repetitions=200)
         right.plot(
-            100 * FRACTIONS, interquartile_mean_curve(curves), label=for_figure(sampler, _BESIDE), **style_of(sampler)
+            100 * FRACTIONS,
+            interquartile_mean_curve(curves),
+            label=for_figure(sampler, _MOST_LABEL),
+            **style_of(sampler),
         )
         right.fill_between(100 * FRACTIONS, low, high, color=style_of(sampler)["color"], alpha=0.15, linewidth=0)
     right.set_xlabel("share of the environment steps, %")
@@ -216,7 +219,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
         shown.setdefault(one.sampler, Line2D([], [], color=colour, linewidth=4))
     for task, marker in markers.items():
         shown[paper.name_of(task)] = Line2D([], [], color="#444444", marker=marker, linestyle="none")
-    for axis, when in zip(sides, ("on the way", "at the end"), strict=True):
+    for axis, when in zip(sides, ("mean return during training", "final score"), strict=True):
         axis.axhline(0.5, color="#999999", linewidth=0.8)
         axis.axvline(0, color="#999999", linewidth=0.8)
         axis.margins(x=0.15)
@@ -224,7 +227,7 @@ def captured_against_score(made: list[Verdict]) -> Figure | None:
         axis.set_title(when)
         axis.set_xlabel("captured fraction")
         axis.set_ylim(-0.03, 1.03)
-    sides[0].set_ylabel("probability of a higher score\nthan uniform replay's")
+    sides[0].set_ylabel("probability of improvement\nover uniform replay")
     _add_legend(figure, shown, 4)
     return figure
 
@@ -297,6 +300,6 @@ def _intervals(axis: Axes, values: dict[str, Interval]) -> None:
         axis.plot([interval.value] * 2, [height - 0.25, height + 0.25], color=colour, linewidth=2)
     axis.use_sticky_edges = False
     axis.autoscale_view()
-    axis.set_yticks(range(len(values)), [for_figure(sampler, _BESIDE) for sampler in reversed(values)])
+    axis.set_yticks(range(len(values)), [for_figure(sampler, _MOST_LABEL) for sampler in reversed(values)])
     axis.set_ylim(-0.6, len(values) - 0.4)
     axis.grid(visible=False, axis="y")

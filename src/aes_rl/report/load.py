@@ -46,7 +46,7 @@ class Results:
     variance: Readings = field(default_factory=dict)
     """Gradient variance during training."""
 
-    def tell(self, problem: str) -> None:
+    def add_problem(self, problem: str) -> None:
         """Add a problem. It may quote untrusted paths and files, so it is escaped to one printable line."""
         self.problems.append(one_line(problem))
 
@@ -59,7 +59,7 @@ class Results:
         return list(dict.fromkeys(c.key for c in self.curves))
 
 
-class _Room:
+class _Counts:
     """Counts the runs and readings of a report against its limits."""
 
     def __init__(self) -> None:
@@ -99,25 +99,25 @@ def load(directory: Path) -> Results:
     """Read all runs below a directory. Raises if no run has an evaluation."""
     if not directory.is_dir():
         raise UserError(f"{directory} is not a directory; give the directory of a study or a run")
-    results, tables, room = Results(), Tables(), _Room()
+    results, tables, counts = Results(), Tables(), _Counts()
     plan = _plan(directory, results)
     found = []
-    for path in run_directories(directory, results.tell):
-        with _told(results, f"{path} could not be read", path, "it is left out"):
+    for path in run_directories(directory, results.add_problem):
+        with _as_problem(results, f"{path} could not be read", path, "it is left out"):
             found.append(read_run(path, tables))
     holders = _holders(found)
     for run in found:
-        taken = _taken(run, holders, room, results)
+        taken = _taken(run, holders, counts, results)
         if taken:
             results.curves += taken
-            _read_rest(run, {curve.member for curve in taken}, tables, room, results)
+            _read_rest(run, {curve.member for curve in taken}, tables, counts, results)
     order = {name: number for number, name in enumerate(plan.tasks)}
     results.curves.sort(key=lambda c: (order.get(c.task, len(order)), c.task, c.agent))
     read = {curve.member for curve in results.curves}
     absent = [run for run in plan.runs if run not in read]
     if absent:
         example = " ".join(map(str, absent[0]))
-        results.tell(f"{len(absent)} of {len(plan.runs)} runs have no evaluation yet, such as {example}")
+        results.add_problem(f"{len(absent)} of {len(plan.runs)} runs have no evaluation yet, such as {example}")
     if not results.curves:
         shown = results.problems[:3]
         more = [f"and {len(results.problems) - 3:,} more problems"] if len(results.problems) > 3 else []
@@ -127,20 +127,20 @@ def load(directory: Path) -> Results:
 
 def _plan(directory: Path, results: Results) -> Plan:
     path = directory / "study.json"
-    with _told(results, f"{path} could not be read", directory, "what is missing is not known"):
+    with _as_problem(results, f"{path} could not be read", directory, "what is missing is not known"):
         if files.is_file(path):
             return read_plan(path)
     return Plan([], [])
 
 
 @contextmanager
-def _told(results: Results, what: str, directory: Path, then: str) -> Iterator[None]:
+def _as_problem(results: Results, what: str, directory: Path, then: str) -> Iterator[None]:
     """Turn an error in a file of the directory into a problem, and continue the report."""
     try:
         yield
     except (OSError, UserError) as error:
         reason = str(error).removeprefix(f"{directory}/")
-        results.tell(f"{what} ({reason}); {then}")
+        results.add_problem(f"{what} ({reason}); {then}")
 
 
 def _holders(found: list[Run]) -> dict[Member, Path]:
@@ -152,43 +152,49 @@ def _holders(found: list[Run]) -> dict[Member, Path]:
     return holders
 
 
-def _taken(run: Run, holders: dict[Member, Path], room: _Room, results: Results) -> list[Curve]:
+def _taken(run: Run, holders: dict[Member, Path], counts: _Counts, results: Results) -> list[Curve]:
     """The runs that are read from this directory, or none if they would exceed a limit of the report."""
     if not run.curves:
         what = "is empty" if (run.directory / "evaluations.csv").exists() else "is missing"
-        results.tell(f"{run.directory} has no evaluation yet (evaluations.csv {what})")
+        results.add_problem(f"{run.directory} has no evaluation yet (evaluations.csv {what})")
     taken = [curve for curve in run.curves if holders[curve.member] == run.directory]
     others = [curve for curve in run.curves if holders[curve.member] != run.directory]
     if others:
         name, count = " ".join(map(str, others[0].member)), len(others)
-        results.tell(
+        results.add_problem(
             f"{run.directory}: {count} of {len(run.curves)} runs, such as {name}, are left out, because "
             f"{holders[others[0].member]} holds runs of that name too; report one of the directories at a time"
         )
-    too_many = room.exceeded_by(taken)
+    too_many = counts.exceeded_by(taken)
     if too_many:
-        results.tell(f"{run.directory} is left out: with it there are {too_many}; report fewer directories at a time")
+        results.add_problem(
+            f"{run.directory} is left out: with it there are {too_many}; report fewer directories at a time"
+        )
         return []
     return taken
 
 
-def _read_rest(run: Run, members: set[Member], tables: Tables, room: _Room, results: Results) -> None:
+def _read_rest(run: Run, members: set[Member], tables: Tables, counts: _Counts, results: Results) -> None:
     """Read wall time and variance readings. Damage in these files does not affect the evaluations."""
     directory, config = run.directory, run.config
     if run.reached < config.env_steps:
-        results.tell(f"{directory} is at step {run.reached:,} of {config.env_steps:,}; it is shown as far as it is")
-    with _told(results, f"{directory}: its time could not be read", directory, "the scores are shown without it"):
+        results.add_problem(
+            f"{directory} is at step {run.reached:,} of {config.env_steps:,}; only these steps are shown"
+        )
+    with _as_problem(results, f"{directory}: its time could not be read", directory, "the scores are shown without it"):
         seconds = read_wall_seconds(directory)
         if seconds is not None:
             speed = config.members * config.env_steps / max(seconds, 1e-9)
             results.speeds.append(Speed(config.task, config.agent, config.members, seconds, speed))
-    with _told(results, f"{directory}: its readings could not be read", directory, "the scores are shown without them"):
-        _add_readings(read_variance(run, members, tables), room, results)
+    with _as_problem(
+        results, f"{directory}: its readings could not be read", directory, "the scores are shown without them"
+    ):
+        _add_readings(read_variance(run, members, tables), counts, results)
 
 
-def _add_readings(readings: dict[tuple[Member, str], Points], room: _Room, results: Results) -> None:
+def _add_readings(readings: dict[tuple[Member, str], Points], counts: _Counts, results: Results) -> None:
     names = {metric: metric.removeprefix("captured_fraction").removeprefix("_") for _, metric in readings}
-    room.add_readings(sum(map(len, readings.values())), set(names.values()) - {"", "variance"})
+    counts.add_readings(sum(map(len, readings.values())), set(names.values()) - {"", "variance"})
     for (member, metric), points in readings.items():
         if metric == "variance":
             results.variance[member] = points

@@ -104,7 +104,7 @@ def verdicts(results: Results, window: int) -> list[Verdict]:
     return made
 
 
-class Together(NamedTuple):
+class PooledComparison(NamedTuple):
     """Two samplers compared over all tasks that both have run."""
 
     agent: str
@@ -118,7 +118,7 @@ class Together(NamedTuple):
     training_p: float
 
 
-def together(results: Results, window: int) -> list[Together]:
+def pooled_comparisons(results: Results, window: int) -> list[PooledComparison]:
     """One comparison per agent and pair of samplers that share several tasks."""
     made = []
     methods = results.methods()
@@ -132,15 +132,15 @@ def together(results: Results, window: int) -> list[Together]:
                 continue
             ends = [(_ends(ours, window), _ends(theirs, window)) for ours, theirs in shared]
             means = [(_means(ours), _means(theirs)) for ours, theirs in shared]
-            made.append(Together(agent, sampler, other, len(shared), *_pooled(ends), *_pooled(means)))
+            made.append(PooledComparison(agent, sampler, other, len(shared), *_pooled(ends), *_pooled(means)))
     return made
 
 
-TOGETHER_HEAD = ["agent", "sampler", "against", "tasks", "ends higher", "higher on the way"]
+POOLED_HEAD = ["agent", "sampler", "against", "tasks", "higher final score", "higher mean return during training"]
 
 
-def together_in_cells(made: list[Together]) -> list[list[str]]:
-    """Table lines with the columns of `TOGETHER_HEAD`."""
+def pooled_in_cells(made: list[PooledComparison]) -> list[list[str]]:
+    """Table lines with the columns of `POOLED_HEAD`."""
     return [
         [
             one.agent, one.sampler, one.other, str(one.tasks), f"{one.final_improvement:.2f}, p {one.final_p:.3f}",
@@ -151,8 +151,8 @@ def together_in_cells(made: list[Together]) -> list[list[str]]:
 
 
 HEAD = [
-    "task", "agent", "sampler", "captured", "by network", "variance", "final ÷ uniform's", "ends higher",
-    "higher on the way",
+    "task", "agent", "sampler", "captured", "by network", "variance", "final ÷ uniform's", "higher final score",
+    "higher mean return during training",
 ]  # fmt: skip
 
 
@@ -188,11 +188,11 @@ def as_csv(made: list[Verdict]) -> str:
     return text.getvalue()
 
 
-def together_as_csv(made: list[Together]) -> str:
+def pooled_as_csv(made: list[PooledComparison]) -> str:
     """The numbers, to six significant digits."""
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Together._fields)
+    writer.writerow(PooledComparison._fields)
     for agent, sampler, other, tasks, *numbers in made:
         writer.writerow([agent, for_csv(sampler), for_csv(other), tasks, *(f"{number:.6g}" for number in numbers)])
     return text.getvalue()
@@ -241,7 +241,7 @@ def _in_words(improvement: Interval, p: float, seeds: int) -> str:
     if seeds < _FEWEST_SEEDS:
         return "too few seeds"
     if p > _LEVEL:
-        return "not told apart"
+        return "no significant difference"
     return "higher" if improvement.value > 0.5 else "lower"
 
 
