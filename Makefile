@@ -1,7 +1,8 @@
-# Everything runs in .venv, made on first use. `make help` lists the targets.
+# Everything runs in .venv, made on first use. `make help` lists the targets. Benchmarks print their results;
+# `make bench-… UPDATE=1` also writes them to benchmarks/results.
 PYTHON ?= python3
 BIN := .venv/bin
-PIP := $(BIN)/pip install --quiet --constraint constraints.txt
+PIP := $(BIN)/pip install --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
 .PHONY: help demo setup test check docs bench-replay bench-train bench-gpu bench-integrations bench-versions trace learn results clean
@@ -11,9 +12,10 @@ help: ## List the targets
 
 # torch first and by its exact version: a looser request takes a build with gigabytes of CUDA libraries.
 .venv/torch: constraints.txt
+	@echo "Installing into .venv, torch first: a few minutes, once."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --upgrade pip
-	$(BIN)/pip install --quiet $$(grep '^torch==' constraints.txt)
+	$(BIN)/pip install --upgrade pip
+	$(BIN)/pip install $$(grep '^torch==' constraints.txt)
 	@touch $@
 
 .venv/dev: .venv/torch pyproject.toml
@@ -28,10 +30,11 @@ help: ## List the targets
 	$(PIP) --editable '.[report]'
 	@touch $@
 
-# Small networks and four updates a step, so that the pole stands within minutes on two cores.
-demo: .venv/demo ## Train SAC with three samplers on InvertedPendulum, print the table, write a report page; minutes
+# Small networks and four updates a step, so that the pole stands within minutes; one process per seed, on two cores.
+demo: .venv/demo ## Train SAC with four samplers on InvertedPendulum, print the table, write a report page; minutes
 	$(BIN)/aes-rl compare runs/demo --tasks InvertedPendulum-v5 --agents sac --seeds 0 1 --preset default \
-	  --env-steps 4000 --set updates_per_round=4 evaluate_every=250 evaluation_episodes=5 capacity=10000 \
+	  --samplers uniform prioritized adaptive predictive --members-per-population 4 --env-steps 4000 \
+	  --set updates_per_round=4 evaluate_every=250 evaluation_episodes=5 measure_variance_every=250 capacity=10000 \
 	  'sac.hidden=[64,64]' sac.batch_size=128 sac.learning_rate=0.002 sac.initial_entropy_coefficient=0.1 \
 	  sac.warm_up_steps=500
 	$(BIN)/aes-rl report runs/demo --window 3
@@ -45,26 +48,26 @@ check: setup ## Lint, formatting, types and documentation
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --site-dir .venv/site
+	$(BIN)/zensical build --strict
 
 docs: setup ## Serve the documentation at http://127.0.0.1:8000
-	$(BIN)/mkdocs serve
+	$(BIN)/zensical serve
 
 bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Baselines3; several minutes
-	$(BIN)/python benchmarks/replay.py
+	$(BIN)/python benchmarks/replay.py $(if $(UPDATE),--update)
 
 bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
-	$(BIN)/python benchmarks/train.py
+	$(BIN)/python benchmarks/train.py $(if $(UPDATE),--update)
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
-	$(BIN)/python benchmarks/integrations.py
+	$(BIN)/python benchmarks/integrations.py $(if $(UPDATE),--update)
 
 bench-versions: .venv/bench ## Time this version against another checkout (BEFORE=path), interleaved; minutes
 	$(BIN)/python benchmarks/versions.py $(BEFORE)
 
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
-	$(BIN)/aes-rl bench gpu --output benchmarks/results/gpu.json
+	$(BIN)/aes-rl bench gpu $(if $(UPDATE),--output benchmarks/results/gpu.json)
 
 trace: .venv/dev ## Profile one training step and count the files, lines and functions it enters
 	$(BIN)/python scripts/trace.py
@@ -73,12 +76,13 @@ learn: .venv/dev ## Train real tasks to a score, here and in the host libraries,
 	$(BIN)/python benchmarks/learn_integrations.py
 	$(BIN)/python benchmarks/learn.py
 
-results: .venv/demo ## Rebuild every table and figure of docs/results from results
+results: .venv/demo ## Rebuild every table, figure and number of docs/results and docs/variance.md from results
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
 	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg
-	cp .venv/walker2d-ddpg/figures/variance_ddpg.png docs/results/figures/variance_walker2d_ddpg.png
+	cp .venv/walker2d-ddpg/figures/variance_ddpg.svg docs/results/figures/variance_walker2d_ddpg.svg
 	$(BIN)/python reproduction/compare_with_published.py
-	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.svg docs/results/figures/*.pdf
+	$(BIN)/python scripts/results_pages/render.py
+	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.png docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -4,6 +4,7 @@ SAC on HalfCheetah-v5's sizes, batch 256, two hidden layers of 256, one thread. 
 two environment steps: store one transition, draw, update.
 """
 
+import argparse
 import json
 import statistics
 import time
@@ -166,6 +167,9 @@ def ratio_of(make: Callable[[bool], Step]) -> tuple[float, float]:
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--update", action="store_true", help="write the result to benchmarks/results")
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
@@ -175,7 +179,8 @@ def main() -> None:
         figures[f"{name}_own_buffer_ms"] = base
         figures[f"{name}_version"] = version(package)
     figures["torch"] = version("torch")
-    RESULTS.write_text(json.dumps(figures, indent=2) + "\n")
+    if arguments.update:
+        RESULTS.write_text(json.dumps(figures, indent=2) + "\n")
     for name in HOSTS:
         print(f"{name}: {figures[name]:.3f}")
 

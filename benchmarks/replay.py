@@ -36,7 +36,9 @@ def main() -> None:
     parser.add_argument("--capacity", type=int, default=1_000_000, help="slots of the comparison with the peers")
     parser.add_argument("--rounds", type=int, default=60, help="turns of every contestant")
     parser.add_argument("--cycles", type=int, default=100, help="cycles a turn")
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument(
+        "--update", action="store_true", help="write the result to benchmarks/results and the README's table"
+    )
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
@@ -75,8 +77,8 @@ def main() -> None:
         }
         | {"python": platform.python_version()},
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
-    if arguments.output == RESULT:
+    if arguments.update:
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
         README.write_text(with_figures(README.read_text(), result))
 
 
@@ -86,7 +88,7 @@ def with_figures(text: str, result: dict[str, object]) -> str:
         ("faster than the best prioritized peer", f"{result['speedup_vs_best_prioritized_peer']:.1f}×"),
         ("faster than Stable-Baselines3's uniform buffer", f"{result['speedup_vs_sb3_uniform']:.1f}×"),
         ("growth from ten thousand to ten million slots", f"{result['growth_10k_to_10m']:.1f}×"),
-        ("bytes a slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
+        ("bytes per slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
     ]
     table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
     start, end = "<!-- replay-figures -->\n", "\n<!-- /replay-figures -->"

@@ -1,8 +1,8 @@
 """Training speed against Stable-Baselines3: `make bench-train`.
 
-Environment steps a second on HalfCheetah-v5, batch 256, two hidden layers of 256, one update a step, automatic entropy
-tuning on both sides. Contestants take turns in short rounds in one process; figures are medians over rounds of the
-ratio of two neighbours in time.
+Time per environment step on HalfCheetah-v5 with two hidden layers of 256 units, one update per step and automatic
+entropy tuning on both sides. Contestants take turns in short rounds in one process; figures are medians over rounds of
+the ratio of two neighbours in time. With one thread, time is CPU time, which other programs disturb less.
 """
 
 import argparse
@@ -24,63 +24,94 @@ from aes_rl.training import RunState, Training, train
 
 RESULT = Path(__file__).parent / "results" / "train.json"
 WARM_UP = 1000
+DEFAULT = 256
+"""Stable-Baselines3's own batch size."""
+BATCHES = (16, 64, DEFAULT)
 Steps = Callable[[int], None]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=40, help="turns of every contestant")
-    parser.add_argument("--steps", type=int, default=50, help="environment steps a turn")
-    parser.add_argument("--output", type=Path, default=RESULT)
+    parser.add_argument("--steps", type=int, default=25, help="environment steps per turn")
+    parser.add_argument("--threads", type=int, nargs="+", default=[1, 2], help="numbers of torch threads to measure")
+    parser.add_argument("--update", action="store_true", help=f"write the figures to {RESULT.name}")
     arguments = parser.parse_args()
     figures: dict[str, float] = {}
-    seconds: dict[str, float] = {}
-    for threads, key in ((1, "speedup_vs_sb3_1_thread"), (2, "speedup_vs_sb3_2_threads")):
+    steps_per_second: dict[str, float] = {}
+    for threads in arguments.threads:
         torch.set_num_threads(threads)
-        contestants = {name: ours(name) for name in ("uniform", "adaptive", "predictive")} | {"sb3": peer()}
-        times = take_turns(contestants, arguments.rounds, arguments.steps)
-        figures[key] = median_ratio(times["sb3"], times["uniform"])
-        figures[f"adaptive_over_uniform_{threads}"] = median_ratio(times["uniform"], times["adaptive"])
-        figures[f"predictive_over_adaptive_{threads}"] = median_ratio(times["adaptive"], times["predictive"])
+        clock = time.thread_time if threads == 1 else time.perf_counter
+        times = take_turns(contestants(), arguments.rounds, arguments.steps, clock)
         for name, values in times.items():
-            seconds[f"{name}, {threads} threads"] = statistics.median(values)
-            print(f"{name:10} {threads} threads: {arguments.steps / statistics.median(values):6.1f} env steps/s")
-    dearest = min(figures["predictive_over_adaptive_1"], figures["predictive_over_adaptive_2"])
-    print(f"predictive_over_adaptive: {dearest:.2f}")
-    result: dict[str, object] = {
-        "speedup_vs_sb3_1_thread": figures["speedup_vs_sb3_1_thread"],
-        "speedup_vs_sb3_2_threads": figures["speedup_vs_sb3_2_threads"],
-        "adaptive_over_uniform": min(figures["adaptive_over_uniform_1"], figures["adaptive_over_uniform_2"]),
-    }
-    for name, value in result.items():
+            rate = arguments.steps / statistics.median(values)
+            steps_per_second[f"{name}, {threads} threads"] = rate
+            print(f"{threads} threads  {name:28} {rate:7.1f} steps/s  {1e6 / rate:7.0f} µs per step")
+        figures |= ratios(times, "" if threads == 1 else f"_{threads}_threads")
+    for name, value in figures.items():
         print(f"{name}: {value:.2f}")
-    result |= {
-        "predictive_over_adaptive": dearest,
-        "env_steps_per_s": {name: arguments.steps / value for name, value in seconds.items()},
+    result = {
+        **figures,
+        "env_steps_per_s": steps_per_second,
         "rounds": arguments.rounds,
-        "steps_a_round": arguments.steps,
+        "steps_per_round": arguments.steps,
         "machine": f"{platform.machine()}, {processor()}",
         "versions": {name: version(name) for name in ("aes-rl", "torch", "stable-baselines3", "gymnasium", "mujoco")},
     }
-    arguments.output.write_text(json.dumps(result, indent=2) + "\n")
+    if arguments.update:
+        RESULT.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def take_turns(contestants: dict[str, Steps], rounds: int, steps: int) -> dict[str, list[float]]:
+def contestants() -> dict[str, Steps]:
+    """What takes turns: this package by batch size, sampler and members, and Stable-Baselines3 by batch size."""
+    own = {f"predictive, batch {size}": ours("predictive", size) for size in BATCHES}
+    own |= {f"{name}, batch 256": ours(name, 256) for name in ("uniform", "adaptive")}
+    own["predictive, batch 64, 6 members"] = ours("predictive", 64, members=6)
+    return own | {f"sb3, batch {size}": peer(size) for size in BATCHES}
+
+
+def ratios(times: dict[str, list[float]], suffix: str) -> dict[str, float]:
+    """Speed-ups; above 1 this package, or the first named, is faster."""
+    figures = {}
+    for size in BATCHES:
+        own = times[f"predictive, batch {size}"]
+        figures[f"speedup_vs_sb3_default_batch_{size}{suffix}"] = median_ratio(times["sb3, batch 256"], own)
+        if size != DEFAULT:
+            figures[f"speedup_vs_sb3_batch_{size}{suffix}"] = median_ratio(times[f"sb3, batch {size}"], own)
+    uniform, adaptive, predictive = (times[f"{name}, batch 256"] for name in ("uniform", "adaptive", "predictive"))
+    figures[f"uniform_speedup_vs_sb3{suffix}"] = median_ratio(times["sb3, batch 256"], uniform)
+    figures[f"adaptive_over_uniform{suffix}"] = median_ratio(uniform, adaptive)
+    figures[f"predictive_over_adaptive{suffix}"] = median_ratio(adaptive, predictive)
+    return figures
+
+
+def take_turns(
+    contestants: dict[str, Steps], rounds: int, steps: int, clock: Callable[[], float]
+) -> dict[str, list[float]]:
     """Seconds of every contestant in every round, after one round of warm-up."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for turn in range(-1, rounds):
         for name, take in contestants.items():
-            start = time.perf_counter()
+            start = clock()
             take(steps)
             if turn >= 0:
-                times[name].append(time.perf_counter() - start)
+                times[name].append(clock() - start)
     return times
 
 
-def ours(sampler: str) -> Steps:
-    sac = SAC(warm_up_steps=WARM_UP)
+def ours(sampler: str, batch_size: int, members: int = 1) -> Steps:
+    sac = SAC(warm_up_steps=WARM_UP, batch_size=batch_size)
+    seeds = tuple(range(members))
     run = RunState(
-        Training(task="HalfCheetah-v5", samplers=(sampler,), seeds=(0,), env_steps=10**6, workers=0, sac=sac)
+        Training(
+            task="HalfCheetah-v5",
+            samplers=(sampler,),
+            seeds=seeds,
+            env_steps=10**6,
+            capacity=100_000,
+            workers=0,
+            sac=sac,
+        )
     )
     loop = train(run)
     for _ in range(WARM_UP):
@@ -93,8 +124,16 @@ def ours(sampler: str) -> Steps:
     return take
 
 
-def peer() -> Steps:
-    model = PeerSAC("MlpPolicy", "HalfCheetah-v5", learning_starts=WARM_UP, batch_size=256, device="cpu", seed=0)
+def peer(batch_size: int) -> Steps:
+    model = PeerSAC(
+        "MlpPolicy",
+        "HalfCheetah-v5",
+        learning_starts=WARM_UP,
+        batch_size=batch_size,
+        buffer_size=100_000,
+        device="cpu",
+        seed=0,
+    )
     model.set_logger(configure(None, []))
     model.learn(WARM_UP)
 

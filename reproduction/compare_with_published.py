@@ -1,7 +1,8 @@
 """Comparison of uniform replay with published runs.
 
-python reproduction/compare_with_published.py            writes docs/results/published.md and its figure from results
+python reproduction/compare_with_published.py            writes docs/results/published.md, published.csv and the figure
 python reproduction/compare_with_published.py --print    prints the page
+python reproduction/compare_with_published.py --csv      prints the table
 python reproduction/compare_with_published.py FROM TO    summarises published curves, FROM/TASK-vN_AGENT.csv, in a
                                                          table such as results/published.csv
 """
@@ -11,6 +12,7 @@ import json
 import sys
 from collections.abc import Iterable, Iterator
 from functools import cache
+from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -31,7 +33,9 @@ RESULTS = ROOT / "results"
 SUMMARY, SIGNIFICANCE_TESTS = RESULTS / "published.csv", RESULTS / "significance_tests.csv"
 GRID, SETTINGS = RESULTS / "grid", RESULTS / "settings"
 PAGE = ROOT / "docs" / "results" / "published.md"
-FIGURE = PAGE.parent / "figures" / "published.png"
+TABLE = PAGE.with_suffix(".csv")
+FIGURE = PAGE.parent / "figures" / "published.svg"
+LEVEL = 0.05
 DRAWN = range(150_000, 1_000_001, 50_000)
 """Steps in the figure."""
 STEPS = sorted({*range(10_000, 300_001, 10_000), *DRAWN, 930_000})
@@ -46,11 +50,6 @@ class Range(NamedTuple):
     lowest: float
     mean: float
     highest: float
-
-    def __str__(self) -> str:
-        digits = 1 if max(abs(self.lowest), abs(self.highest)) < 20 else 0
-        lowest, mean, highest = (_number(score, digits) for score in self[1:])
-        return mean if self.seeds == 1 else f"{lowest} to {highest} (mean {mean})"
 
     def has(self, score: float) -> bool:
         """Whether a score is between the lowest and the highest."""
@@ -79,85 +78,129 @@ def summarise(directory: Path, target: Path) -> None:
 
 
 def page() -> str:
-    """Both tables, as Markdown."""
-    published = _summary()
-    as_published = [f"- {agent.upper()}: {differences(agent)}." for agent in PUBLISHED]
+    """The page: a table of verdicts, the figure, and where all numbers are."""
     lines = [
-        "# Uniform replay beside published runs",
+        "# All comparisons with published runs",
         "",
-        "Made by `make results`. Published: ten seeds, Tianshou's benchmark, v3 tasks (Reacher and pendulums: v2). Its "
-        "curves leave out the random steps before training (10,000 for SAC, 25,000 for DDPG); here they are counted on "
-        "both sides.",
+        "<!-- Made by `make results` (reproduction/compare_with_published.py). Do not edit. -->",
         "",
-        "As here: [DDPG](../agents/ddpg.md) and [SAC](../agents/sac.md) as they are by default. DDPG took 1,000 random "
-        "steps when the grid was trained, and takes 25,000 today. As published:",
+        "Uniform replay of this package beside ten published seeds per cell (Tianshou's benchmark). What explains the "
+        "differences is in [Deviations from published runs](deviations.md).",
         "",
-        *as_published,
+        "## Verdicts",
         "",
-        "## At the end",
+        "Scores are means over the last 100,000 steps of a run (of 1,000,000 steps, 300,000 on the pendulums), at the "
+        "steps at which both sides were evaluated. "
+        "Inside: how many of our seeds are between the lowest and the highest published seed, and in how many "
+        "intervals of 100,000 steps, from 100,000 on, the mean of our seeds is. The p-value is of the Mann–Whitney "
+        "test; above 0.05 there is no significant difference. p-values are not corrected for the number of rows.",
         "",
-        "Mean over the last 100,000 steps of each seed (ten evaluations here, twenty there), lowest to highest seed; "
-        "how many of our seeds are between the lowest and highest published one. And on the way: in how many of such "
-        "spans, from that which ends at 200,000 on, the average of our seeds is.",
+        markdown_row(VERDICT_COLUMNS),
+        markdown_row("---" for _ in VERDICT_COLUMNS),
+        *_verdict_lines(),
         "",
-        "| task | agent | settings | device | steps | here | published | of ours inside | average inside |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *_final_lines(published),
+        "Published settings that differ from our defaults:",
         "",
-        "## On the way",
+        *(f"- {agent.upper()}: {differences(agent)}." for agent in PUBLISHED),
         "",
-        "Such means on the way: average of the seeds, and from the lowest to the highest, where other settings were "
-        "tried to the end.",
+        "Other differences from the published runs: they used v3 of the tasks (v2 of Reacher and the pendulums), which "
+        "v5 replaces here unless stated, and their curves do not count the random steps before training (10,000 for "
+        "SAC, 25,000 for DDPG), which are counted on both sides here. DDPG took 1,000 random steps in the grid and "
+        "takes 25,000 by default since.",
         "",
-        f"![uniform replay beside published runs](figures/{FIGURE.name})",
+        "## During training",
         "",
-        "Single evaluations, at 100,000 steps and at the last:",
+        f"![Uniform replay and published runs during training](figures/{FIGURE.name})",
         "",
-        "| task | agent | settings | device | steps | seeds | here | published |",
-        "|---|---|---|---|---|---|---|---|",
-        *_settings_lines(published),
+        "Means over 100,000 steps: mean over seeds, and range from the lowest to the highest seed. Only runs of a "
+        "million steps.",
         "",
-        "## Significance tests",
+        "## All numbers",
         "",
-        "From `results/significance_tests.csv`, which `reproduction/significance_tests.py` computes; it needs the "
-        "published curves. The score of a seed is its mean over the evaluations at steps that both sides have, after "
-        "the first step and up to the last. The table shows the mean of both sides, how many seeds of the first side "
-        "are within the range of the second, the probability that a run of the first side scores higher than one of "
-        "the second, and the p-value of the Mann–Whitney test; for several cells together, of a permutation test "
-        "within cells. 'Anywhere' is the tenth of the run with the largest difference in several cells; its p-value "
-        "is the probability that chance makes any of their tenths differ as much. "
-        "[Interpretation](deviations.md).",
-        "",
-        "| cell | runs | beside | steps | mean | mean beside | inside | higher | p |",
-        "|---|---|---|---|---|---|---|---|---|",
-        *_significance_lines(),
+        f"- [`{TABLE.name}`]({TABLE.name}): scores of every setting that was tried, the last 100,000 steps and single "
+        "evaluations, with the range of the published seeds. Ranges of published seeds there are over all their "
+        "evaluations, twice as many as ours, so their means differ slightly from those above.",
+        "- `results/significance_tests.csv`: every significance test, over halves and tenths of a run and of several "
+        "cells together. `python reproduction/significance_tests.py CURVES` computes it from the published curves.",
+        "- `results/published.csv`: the lowest, mean and highest published seed at some steps.",
     ]
     return "\n".join(lines) + "\n"
 
 
-def _final_lines(published: Summary) -> Iterator[str]:
-    """The grid's own runs, and what was tried for half as long or longer."""
+VERDICT_COLUMNS = ("cell: settings here", "verdict", "here against published", "seeds; means inside")
+
+
+def _verdict_lines() -> Iterator[str]:
+    published, tests = summary(), _tests()
+    for task, agent, folder in _to_the_end():
+        step = _last_step(folder)
+        name = str(folder.relative_to(RESULTS))
+        test = tests.get((name, step - SPAN, step))
+        if test is None:
+            raise SystemExit(f"{SIGNIFICANCE_TESTS} has no test of {name} from step {step - SPAN}; add it and run it")
+        p = float(test["p"])
+        verdict = "no significant difference" if p > LEVEL else "higher" if float(test["higher"]) > 0.5 else "lower"
+        inside, spans = spans_inside(published, task, agent, folder)
+        means = [_number(float(test[side]), 2) for side in ("mean", "other_mean")]
+        until = "" if step in (300_000, 1_000_000) else f" (to {step:,})"
+        yield markdown_row(
+            [
+                f"{agent.upper()}, {task}: {described(_config(folder))}{until}",
+                f"{verdict} (p {test['p'] if p >= 0.001 else '< 0.001'})",
+                f"{means[0]} against {means[1]}",
+                f"{test['inside']} of {test['seeds']}; {inside} of {spans}",
+            ]
+        )
+
+
+def _to_the_end() -> Iterator[tuple[str, str, Path]]:
+    """Task, agent and folder of the grid's own runs, and of what was tried for half as long or longer."""
     tried = _tried()
     for (task, agent), curves in uniform_curves(GRID).items():
         half = int(curves[0].steps[-1]) // 2
         for folder in (_cell(task, agent), *_at_least_to(tried.get((task, agent), []), half)):
-            own, config, step = uniform_curves(folder)[task, agent], _config(folder), _last_step(folder)
-            theirs = _at(published, task, agent, step, "last_span")
-            scores = _scores(own, step, SPAN)
-            seeds = [theirs.has(score) for score in scores]
-            spans = [
-                _at(published, task, agent, end, "last_span").has(_scores(own, end, SPAN).mean())
-                for end in range(2 * SPAN, step + 1, SPAN)
-            ]
-            shares = [f"{sum(inside)} of {len(inside)}" for inside in (seeds, spans)]
-            cells = [described(config), _device(config), f"{step:,}", _range(scores), theirs, *shares]
-            yield markdown_row([task, agent.upper(), *map(str, cells)])
+            yield task, agent, folder
+
+
+def spans_inside(published: Summary, task: str, agent: str, folder: Path) -> tuple[int, int]:
+    """In how many spans the mean of our seeds is in the published range, and how many there are."""
+    own, last = uniform_curves(folder)[task, agent], _last_step(folder)
+    ends = range(2 * SPAN, last + 1, SPAN)
+    inside = [_at(published, task, agent, end, "last_span").has(scores_of(own, end, SPAN).mean()) for end in ends]
+    return sum(inside), len(inside)
+
+
+def table() -> str:
+    """All scores beside the published range, as CSV."""
+    text = StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    sides = [f"{side}{name}" for side in ("", "published_") for name in Range._fields]
+    writer.writerow(["task", "agent", "folder", "settings", "device", "env_step", "reading", *sides])
+    published = summary()
+    for task, agent, folder in _to_the_end():
+        step = _last_step(folder)
+        _write_row(writer, published, task, agent, folder, step, "last_span")
+    for (task, agent), folders in _tried().items():
+        steps = {folder: _read_at(folder) for folder in folders}
+        everywhere = sorted({step for own in steps.values() for step in own})
+        for folder, own in {_cell(task, agent): everywhere, **steps}.items():
+            for step in own:
+                _write_row(writer, published, task, agent, folder, step, "at")
+    return text.getvalue()
+
+
+def _write_row(writer: Any, published: Summary, task: str, agent: str, folder: Path, step: int, reading: str) -> None:
+    config = _config(folder)
+    ours = _range(scores_of(uniform_curves(folder)[task, agent], step, SPAN if reading == "last_span" else 0))
+    theirs = _at(published, task, agent, step, reading)
+    names = [task, agent, folder.relative_to(RESULTS), described(config), _device(config), step, reading]
+    writer.writerow([*names, *(f"{value:.6g}" for side in (ours, theirs) for value in side)])
 
 
 @mpl.rc_context(figures.LOOK)
 def figure() -> Figure:
     """Curves of the grid and of what was tried to the end, beside the published ones."""
-    published, shown = _summary(), dict[str, Any]()
+    published, shown = summary(), dict[str, Any]()
     styles = ({"color": colour, "linestyle": dashes} for dashes in ("-", "--") for colour in figures.COLOURS)
     tried = {cell: _at_least_to(folders, DRAWN[-1]) for cell, folders in _tried().items()}
     tried = {cell: [_cell(*cell), *folders] for cell, folders in tried.items() if folders}
@@ -178,44 +221,20 @@ def figure() -> Figure:
             low, high = ([getattr(point, end) for point in points] for end in ("lowest", "highest"))
             axis.fill_between(DRAWN, low, high, color=shown[label].get_color(), alpha=0.15, linewidth=0)
         figures.label_steps(axis, f"{agent.upper()}, {task}", "test return")
-    figures.legend_below(drawing, shown)
+    figures.legend_below(drawing, shown, 1)
     return drawing
 
 
-def _ranges_at(steps: Iterable[int], curves: list[Curve], span: int = 0) -> list[Range]:
-    return [_range(_scores(curves, step, span)) for step in steps]
+def _ranges_at(steps: Iterable[int], curves: list[Curve], span: int) -> list[Range]:
+    return [_range(scores_of(curves, step, span)) for step in steps]
 
 
-def _scores(curves: list[Curve], step: int, span: int) -> Array:
+def scores_of(curves: list[Curve], step: int, span: int) -> Array:
     """The mean of each curve's evaluations within so many steps up to one; by default that at the step alone."""
     within = [own.scores[(own.steps > step - max(span, 1)) & (own.steps <= step)] for own in curves]
     if not all(map(len, within)):
         raise SystemExit(f"{curves[0].task} {curves[0].agent} has no evaluation up to step {step}")
     return np.array([scores.mean() for scores in within])
-
-
-def _settings_lines(published: Summary) -> Iterator[str]:
-    """The grid's own runs at the steps of what was tried, and then that."""
-    for (task, agent), folders in _tried().items():
-        steps = {folder: _read_at(folder) for folder in folders}
-        everywhere = sorted({step for own in steps.values() for step in own})
-        for folder, own in {_cell(task, agent): everywhere, **steps}.items():
-            config = _config(folder)
-            for step in own:
-                (ours,) = _ranges_at([step], uniform_curves(folder)[task, agent])
-                theirs = _at(published, task, agent, step, "at")
-                cells = [described(config), _device(config), f"{step:,}", ours.seeds, ours, theirs]
-                yield markdown_row([task, agent.upper(), *map(str, cells)])
-
-
-def _significance_lines() -> Iterator[str]:
-    with SIGNIFICANCE_TESTS.open(newline="") as file:
-        for row in csv.DictReader(file):
-            names = [f"`{row[name]}`" if "/" in row[name] else row[name] for name in ("first", "second")]
-            means = [row[name] and _number(float(row[name]), 2) for name in ("mean", "other_mean")]
-            inside = row["seeds"] and f"{row['inside']} of {row['seeds']}"
-            steps = f"{int(row['start']):,} to {int(row['stop']):,}"
-            yield markdown_row([row["cell"], *names, steps, *means, inside, row["higher"], row["p"]])
 
 
 def _number(score: float, digits: int) -> str:
@@ -273,7 +292,8 @@ def _range(scores: Array) -> Range:
     return Range(len(scores), float(scores.min()), float(scores.mean()), float(scores.max()))
 
 
-def _summary() -> Summary:
+def summary() -> Summary:
+    """The published runs at some steps."""
     with SUMMARY.open(newline="") as file:
         return {
             (row["task"], row["agent"], int(row["env_step"]), row["reading"]): Range(
@@ -281,6 +301,13 @@ def _summary() -> Summary:
             )
             for row in csv.DictReader(file)
         }
+
+
+def _tests() -> dict[tuple[str, int, int], dict[str, str]]:
+    """The tests against the published runs, by folder and steps."""
+    with SIGNIFICANCE_TESTS.open(newline="") as file:
+        rows = [row for row in csv.DictReader(file) if row["second"] == "published"]
+    return {(row["first"], int(row["start"]), int(row["stop"])): row for row in rows}
 
 
 def _at(published: Summary, task: str, agent: str, step: int, reading: str) -> Range:
@@ -307,9 +334,12 @@ if __name__ == "__main__":
     match sys.argv[1:]:
         case []:
             PAGE.write_text(page())
-            figure().savefig(FIGURE)
+            TABLE.write_text(table())
+            figure().savefig(FIGURE, bbox_inches="tight", metadata={"Date": None})
         case ["--print"]:
             print(page(), end="")
+        case ["--csv"]:
+            print(table(), end="")
         case [directory, target]:
             summarise(Path(directory), Path(target))
         case _:

@@ -46,10 +46,27 @@ UNCOUNTED = {"sac": 10_000, "ddpg": 25_000}
 """Random steps before the first update: the published curves do not count them, ours do."""
 MODULES = {
     "": "",
-    "mujoco2": " with the masses and contacts of MuJoCo 2.0",
-    "time_limits": " without discount at time limits",
+    "mujoco2": ", MuJoCo 2.0 model",
+    "time_limits": ", no discount at time limits",
 }
 """How tasks of the modules here differ from Gymnasium's."""
+WORDS = {
+    "critic_action_layer": {0: "action beside the observation", 1: "action after the critic's first layer"},
+    "critic_first": {
+        True: "critic updated before the actor",
+        False: "critic and actor updated together",
+    },
+    "critic_weight_decay": {0.0: "no weight decay"},
+    "entropy_tuning": {False: "fixed entropy coefficient"},
+    "squashing_epsilon": {0.0: "no squashing epsilon"},
+}
+"""Values of options that are described in words."""
+NAMES = {
+    "hidden": "hidden layers",
+    "initial_entropy_coefficient": "entropy coefficient",
+    "actor_learning_rate": "actor's learning rate",
+    "last_layer_bound": "bound of the last layer",
+}
 
 
 def differences(agent: str) -> str:
@@ -73,8 +90,8 @@ def described(config: dict[str, Any]) -> str:
     """Settings by their differences from the defaults or the published settings, whichever are fewer, and the task."""
     module, _, task = str(config["task"]).rpartition(":")
     version = task.rpartition("-")[2]
-    older = "" if version == "v5" else f", {version} of the task"
-    return _options_described(config) + older + MODULES.get(module, f" of {module}")
+    older = "" if version == "v5" or module == "mujoco2" else f", task {version}"
+    return _options_described(config) + older + MODULES.get(module, f", task of {module}")
 
 
 def _options_described(config: dict[str, Any]) -> str:
@@ -85,10 +102,10 @@ def _options_described(config: dict[str, Any]) -> str:
         options["warm_up_steps"] = Training(agent=config["agent"], env_steps=config["env_steps"]).warm_up_steps
     default, published = _changes(options, DEFAULTS[agent]), _changes(options, PUBLISHED[agent])
     if not published:
-        return "as published"
+        return "published settings"
     if len(published) < len(default):
-        return f"as published but {_listed(published)}"
-    return f"as here but {_listed(default)}" if default else "as here"
+        return f"published settings, but {_listed(published)}"
+    return f"our defaults, but {_listed(default)}" if default else "our defaults"
 
 
 def _changes(options: dict[str, Any], base: SAC | DDPG) -> dict[str, Any]:
@@ -103,13 +120,21 @@ def _options(agent: SAC | DDPG) -> dict[str, Any]:
 
 
 def _listed(changes: dict[str, Any]) -> str:
-    return ", ".join(f"{name.replace('_', ' ')} {_text(value)}" for name, value in changes.items())
+    return ", ".join(_text(name, value) for name, value in changes.items())
 
 
-def _text(value: Any) -> Any:
-    if isinstance(value, bool):
-        return ("off", "on")[value]
-    return f"{value:g}" if isinstance(value, float) else value
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, list) and value in WORDS.get(name, {}):
+        return WORDS[name][value]
+    if name == "warm_up_steps":
+        return f"{value:,} random steps"
+    if isinstance(value, list):
+        value = ", ".join(map(str, value))
+    elif isinstance(value, bool):
+        value = ("off", "on")[value]
+    elif isinstance(value, float):
+        value = f"{value:.3g}"
+    return f"{NAMES.get(name, name.replace('_', ' '))} {value}"
 
 
 if __name__ == "__main__":

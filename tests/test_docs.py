@@ -1,11 +1,13 @@
 """Documentation that runs, and pages that keep up with the code."""
 
+import json
 import re
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
+import aes_rl
 from aes_rl.samplers import RULES
 
 ROOT = Path(__file__).parent.parent
@@ -15,6 +17,21 @@ BLOCKS = {
     for page in PAGES
     if (blocks := re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL))
 }
+
+IDIOMS = (
+    "as ever",
+    "as it was",
+    "gives up",
+    "higher on the way",
+    "not told apart",
+    "of which there is far more",
+    "prioritised",
+    "refused with a line",
+    "rides on it",
+    "robots of then",
+    "what came of it",
+)
+"""Phrases that read like a translation."""
 
 
 @pytest.mark.parametrize("page", BLOCKS)
@@ -27,6 +44,48 @@ def test_code_in_the_documentation_runs(page) -> None:
     finally:
         RULES.clear()  # a sampler of one's own registers itself
         RULES.update(known)
+
+
+def test_the_change_in_the_readme_trains_and_prints(capsys) -> None:
+    """The lines of the diff that are not removed are a whole program, which reaches the host's first table."""
+    (diff,) = re.findall(r"```diff\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL)
+    program = "\n".join(line[1:] for line in diff.splitlines() if not line.startswith("-"))
+    exec(compile(program, "README.md", "exec"), {"__name__": "__main__"})
+    assert "total_timesteps | 800" in capsys.readouterr().out
+
+
+def test_the_notebook_runs_and_prints_in_every_cell(capsys) -> None:
+    names = {"__name__": "__main__"}
+    for cell in json.loads((ROOT / "docs" / "first-look.ipynb").read_text())["cells"]:
+        if cell["cell_type"] == "code":
+            exec(compile("".join(cell["source"]), cell["id"], "exec"), names)
+            assert capsys.readouterr().out
+
+
+def test_quoted_error_messages_are_those_of_the_code() -> None:
+    """A message that was reworded cannot be found on the page by those who get it."""
+    quoted = re.findall(r"^\| `([^`]+)` \|", (ROOT / "docs" / "troubleshooting.md").read_text(), re.MULTILINE)
+    code = "\n".join(path.read_text() for path in (ROOT / "src").rglob("*.py"))
+    joined = re.sub(r'"\s*\n\s*f?"', "", code)  # strings over several lines
+    assert len(quoted) > 10
+    assert not [message for message in quoted if message not in joined]
+
+
+def test_the_version_is_the_same_everywhere() -> None:
+    assert f"version: {aes_rl.__version__}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f"version = {{{aes_rl.__version__}}}" in (ROOT / "docs" / "paper.md").read_text()
+
+
+def test_files_that_the_paper_is_mapped_to_exist() -> None:
+    files = re.findall(r"`(src/[\w/.]+)`", (ROOT / "docs" / "paper.md").read_text())
+    assert len(files) > 10
+    assert not [name for name in files if not (ROOT / name).exists()]
+
+
+@pytest.mark.parametrize("page", [str(path.relative_to(ROOT)) for path in PAGES])
+def test_pages_use_the_words_of_the_field(page) -> None:
+    text = re.sub(r"\s+", " ", (ROOT / page).read_text()).lower()
+    assert not [idiom for idiom in IDIOMS if idiom in text]
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -26,9 +26,10 @@ COMPARE, SETTINGS, TESTS = (
 )
 
 
-def test_the_committed_page_is_what_the_script_writes() -> None:
-    made = subprocess.run([sys.executable, COMPARE, "--print"], capture_output=True, text=True, check=True).stdout
-    assert made == (PROJECT / "docs" / "results" / "published.md").read_text()
+@pytest.mark.parametrize(("option", "name"), [("--print", "published.md"), ("--csv", "published.csv")])
+def test_the_committed_page_and_table_are_what_the_script_writes(option, name) -> None:
+    made = subprocess.run([sys.executable, COMPARE, option], capture_output=True, text=True, check=True).stdout
+    assert made == (PROJECT / "docs" / "results" / name).read_text()
 
 
 @pytest.mark.usefixtures("scripts")
@@ -64,20 +65,21 @@ def test_settings_are_described_by_the_fewest_differences() -> None:
         return published.described({"task": task, "agent": "ddpg", "env_steps": 1_000_000, "ddpg": options})
 
     theirs = published.PUBLISHED["ddpg"]
-    assert described(DDPG()) == "as here"
-    assert described(DDPG(), "Hopper-v4") == "as here, v4 of the task"
+    assert described(DDPG()) == "our defaults"
+    assert described(DDPG(), "Hopper-v4") == "our defaults, task v4"
+    assert described(DDPG(), "mujoco2:Hopper-v3") == "our defaults, MuJoCo 2.0 model"
+    assert described(theirs) == "published settings"
+    assert described(replace(theirs, batch_size=64)) == "published settings, but batch size 64"
+    assert described(DDPG(warm_up_steps=25_000)) == "our defaults"
+    assert described(DDPG(warm_up_steps=1000)) == "our defaults, but 1,000 random steps"
     assert (
-        described(DDPG(), "mujoco2:Hopper-v3") == "as here, v3 of the task with the masses and contacts of MuJoCo 2.0"
+        described(replace(theirs, critic_action_layer=1))
+        == "published settings, but action after the critic's first layer"
     )
-    assert described(theirs) == "as published"
-    assert described(replace(theirs, batch_size=64)) == "as published but batch size 64"
-    assert described(DDPG(warm_up_steps=25_000)) == "as here"
-    assert described(DDPG(warm_up_steps=1000)) == "as here but warm up steps 1000"
-    assert described(replace(theirs, critic_action_layer=1)) == "as published but critic action layer 1"
-    assert described(replace(theirs, critic_first=False)) == "as published but critic first off"
+    assert described(replace(theirs, critic_first=False)) == "published settings, but critic and actor updated together"
     older = {name: value for name, value in asdict(theirs).items() if name != "critic_action_layer"}
     config = {"task": "Hopper-v5", "agent": "ddpg", "env_steps": 1_000_000, "ddpg": json.loads(json.dumps(older))}
-    assert published.described(config) == "as published but critic action layer 1"
+    assert published.described(config) == "published settings, but action after the critic's first layer"
 
 
 @pytest.mark.usefixtures("scripts")

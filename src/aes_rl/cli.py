@@ -20,9 +20,10 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl lab variance runs/hopper
   aes-rl bench gpu
 
-Each command has --help and takes
+Each command has --help."""
+_COMMON = """Every command also takes
   --module NAME  a module to import first, which adds your own sampler to aes_rl.samplers.registry.RULES or registers
-                 the task of a run (`module:Task-v0`)
+                 the task of a run (`module:Task-v0`); give it again to each command that reads the run
   --debug        show the traceback of errors that are otherwise reported in one line"""
 
 _DEBUG = "--debug"
@@ -81,7 +82,7 @@ def _printable(text: str) -> str:
 
 def _run(argv: list[str]) -> None:
     if not argv or argv[0] in ("--help", "-h"):
-        print(_HELP)
+        print(f"{_HELP}\n\n{_COMMON}")
         return
     if argv[0] == "--version":
         from aes_rl import __version__
@@ -91,4 +92,8 @@ def _run(argv: list[str]) -> None:
     if argv[0] not in _COMMANDS:
         raise UserError(f"unknown command {argv[0]!r}; the commands are {', '.join(_COMMANDS)}")
     command: Callable[[list[str]], None] = getattr(import_module(_COMMANDS[argv[0]]), argv[0])
-    command(argv[1:])
+    try:
+        command(argv[1:])
+    finally:
+        if not {"--help", "-h"}.isdisjoint(argv):  # the command has printed its own help
+            print(_COMMON)

@@ -115,7 +115,7 @@ def test_norms_are_those_of_single_samples(kind, sampler) -> None:
     batch = buffer.sample()
     number, weights = int(batch["draw"][0]), batch["priority_weight"]
     summed, losses = total(loss, batch, kind)
-    pending = chooser.selection.ahead[number]
+    pending = chooser.selection.queue[number]
     summed.mean().backward(retain_graph=True)
     attachment.report()
     critic = f"{LOSSES[kind][0]}_network_params"
@@ -158,7 +158,7 @@ def test_it_learns_from_its_batches(sampler, prefetch) -> None:
     _, _, chooser, _ = trained("DDPG", sampler, prefetch=prefetch)
     spread = chooser.selection.sampler.probabilities().std()
     assert (spread > 1e-6) == (sampler != "uniform")
-    assert len(chooser.selection.ahead) <= 8
+    assert len(chooser.selection.queue) <= 8
 
 
 @pytest.mark.parametrize("kind", LOSSES)
@@ -166,7 +166,7 @@ def test_errors_are_absolute_ones(kind) -> None:
     """From the unweighted loss of every sample: δ² of one critic, or the sum of two, of which the larger counts."""
     loss, buffer, chooser, attachment = trained(kind, "prioritized")
     batch = buffer.sample()
-    pending = chooser.selection.ahead[int(batch["draw"][0])]
+    pending = chooser.selection.queue[int(batch["draw"][0])]
     summed, losses = total(loss, batch, kind)
     squares = losses[LOSSES[kind][1][1]].detach() / batch["priority_weight"]
     summed.mean().backward()
@@ -202,8 +202,8 @@ def test_batches_that_are_only_looked_at_do_no_harm() -> None:
     total(loss, buffer.sample(), "DDPG")[0].mean().backward()
     batch = buffer.sample()
     chooser.discard(batch)
-    assert int(batch["draw"][0]) not in chooser.selection.ahead
-    assert len(chooser.selection.ahead) <= 64
+    assert int(batch["draw"][0]) not in chooser.selection.queue
+    assert len(chooser.selection.queue) <= 64
 
 
 @pytest.mark.parametrize("sampler", ["adaptive", "uniform"])

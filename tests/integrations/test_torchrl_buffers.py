@@ -225,12 +225,12 @@ def test_batches_of_before_an_emptying_are_not_taken_for_new_ones() -> None:
     """A host that draws ahead still hands them out; their rows were reported for the slots of other batches."""
     buffer, sampler = filled(Adaptive())
     old = [int(buffer.sample()["draw"][0]) for _ in range(3)]
-    held = [(number, sampler.selection.ahead[number]) for number in old]
+    held = [sampler.selection.queue[number] for number in old]
     buffer.empty()
     buffer.extend(steps(0, 10))
     new = [int(buffer.sample()["draw"][0]) for _ in range(3)]
     assert not set(old) & set(new)
-    for number, pending in held:
+    for pending in held:
         pending.gradient_norm["critic"] = torch.ones(BATCH)
-        sampler.selection.hear(number, pending)
-    assert set(sampler.selection.ahead) == set(new)
+        sampler.selection.report(pending)
+    assert set(sampler.selection.queue) == set(new)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from aes_rl.cli import main
-from aes_rl.report import figures, limits
+from aes_rl.report import figures, limits, training_figures
 from aes_rl.report import load as loading
 from aes_rl.report.load import load
 from tests.report.conftest import write_run
@@ -104,7 +104,9 @@ def test_many_samplers_leave_room_for_the_curves(tmp_path: Path) -> None:
     rows = "".join(f"1000,{name},0,captured_fraction,0.5\n" for name in names)
     (tmp_path / "run" / "metrics.csv").write_text(f"env_step,sampler,seed,metric,value\n{rows}")
     results = load(tmp_path)
-    for figure in (figures.learning_curves(results, "sac", 1, []), figures.captured_fractions(results, "sac")):
+    captured = training_figures.captured_fractions(results, "sac")
+    assert captured is not None
+    for figure in (training_figures.learning_curves(results, "sac", 1, []), captured[0]):
         figures.save(figure, tmp_path, "figure")
 
 

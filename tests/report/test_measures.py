@@ -8,7 +8,7 @@ import pytest
 import scipy.stats
 
 from aes_rl.report import statistics
-from aes_rl.report.measures import Measures, best_of, measure, smooth
+from aes_rl.report.measures import Measures, best_of, centred, measure, smooth
 
 STEPS = np.arange(1, 11) * 100
 
@@ -17,6 +17,31 @@ def test_trailing_mean_by_hand() -> None:
     assert smooth(np.array([[2.0, 4.0, 9.0, 1.0]]), 2).tolist() == [[2.0, 3.0, 6.5, 5.0]]
     assert smooth(np.array([3.0, 5.0]), 10).tolist() == [3.0, 4.0]
     assert smooth(np.array([0.1, 0.7, 1000.0, 1000.0, 1000.0]), 3)[-1] == 1000.0  # no rounding left from before
+
+
+def test_the_centred_mean_of_figures_does_not_shift_a_rising_curve() -> None:
+    line = np.array([0.0, 1.0, 2.0, 3.0, 4.0, 5.0])
+    assert centred(line, 4).tolist() == [0.0, 1.0, 2.0, 3.0, 3.5, 4.0]  # at the end, scores after the point are missing
+    assert centred(line[None], 1).tolist() == [line.tolist()]
+    assert centred(np.array([7.0]), 10).tolist() == [7.0]
+
+
+def test_one_evaluation_has_no_course_and_one_seed_no_spread() -> None:
+    found = measure(STEPS[:1], np.array([[3.0], [5.0]]), window=10)
+    assert found.final_performance == 4.0
+    assert found.robustness == pytest.approx(np.sqrt(2))
+    assert np.isnan([found.learning_speed, found.learning_stability, found.max_score]).all()
+    alone = measure(STEPS, np.arange(10.0)[None], window=1)
+    assert np.isnan(alone.robustness)
+    assert alone.max_score == 9.0
+    assert best_of({"a": alone, "b": alone}, "robustness") == set(), "nothing is best among missing values"
+
+
+def test_an_interval_needs_two_runs() -> None:
+    one = statistics.with_interval(statistics.interquartile_mean, np.array([[1.0, 2.0]]))
+    assert one.value == 1.5
+    assert not one.has_ends
+    assert statistics.with_interval(statistics.interquartile_mean, np.array([[1.0], [2.0]])).has_ends
 
 
 def test_measures_by_hand() -> None:
@@ -41,7 +66,8 @@ def test_negative_scores_turn_stability_round() -> None:
     assert found.max_score == -4.0
     assert found.learning_stability == pytest.approx(4 / 5)
     assert found.learning_speed == pytest.approx(-4 / 600)
-    assert found.robustness == 0.0
+    assert np.isnan(found.robustness), "one seed has no spread"
+    found = found._replace(robustness=1.0)
     values = {"a": found, "b": found._replace(learning_speed=-1.0, max_score=-3.0, robustness=2.0)}
     assert best_of(values, "learning_speed") == set()
     assert best_of(values, "max_score") == {"b"}
@@ -128,8 +154,8 @@ def test_wins_and_ties_of_many_runs_are_counted_as_pair_by_pair() -> None:
     one, other = np.random.default_rng(5).integers(0, 20, (2, 60, 3)).astype(float)
     pairs = (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None])
     assert statistics.probability_of_improvement(one, other) == pairs.mean()
-    (observed, *_) = statistics._permuted_improvements(one[:, 0], other[:, 0], repetitions=2500)
-    assert observed == pairs[..., 0].mean() - 0.5
+    (happened, *_) = statistics._by_chance(one[:, 0], other[:, 0], repetitions=2500)
+    assert happened == pairs[..., 0].mean() - 0.5
 
 
 def test_a_test_of_many_runs_takes_little_memory() -> None:

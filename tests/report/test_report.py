@@ -116,14 +116,14 @@ def test_runs_of_one_name_are_not_mixed(tmp_path) -> None:
     assert found == {("adaptive", 2): 7.0, ("uniform", 2): 5.0}
     assert len(results.curves) == 2
     assert results.captured == {("Hopper-v5", "sac", "adaptive", 2): [(1000, 0.7)]}
-    assert any("1 of 2 runs, such as Hopper-v5 sac adaptive 2, are left out" in line for line in results.problems)
+    assert any("1 of 2 runs, such as Hopper-v5 sac adaptive 2, left out" in line for line in results.problems)
 
 
 def test_a_window_longer_than_the_runs_is_told(tmp_path, capsys) -> None:
     write_run(tmp_path / "a", {("uniform", 2): [1.0, 2, 3]})
     main(["report", str(tmp_path)])
     told = " ".join(capsys.readouterr().out.split())
-    assert "means of the last 10 evaluations and some runs have 3" in told
+    assert "means of the last 10 evaluations, and some runs have 3" in told
 
 
 def test_nothing_to_report_is_told_in_one_line(tmp_path, capsys) -> None:
@@ -156,7 +156,7 @@ def test_what_is_missing_is_on_the_page_for_the_documentation(tmp_path) -> None:
     write_run(tmp_path / "study" / "run", {("uniform", 2): [1.0, 2.0]}, env_steps=5000)
     main(["report", str(tmp_path / "study")])
     assert (
-        "is at step 2,000 of 5,000; only these steps are shown."
+        "is at step 2,000 of 5,000; it is shown up to that step."
         in (tmp_path / "study" / "report" / "report.md").read_text()
     )
 

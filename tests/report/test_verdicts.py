@@ -1,4 +1,4 @@
-"""Less variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
+"""Lower variance, higher score? And the published tables, rebuilt from a part of what they were made of."""
 
 import csv
 import shutil
@@ -9,7 +9,7 @@ import pytest
 
 from aes_rl.cli import main
 from aes_rl.report.load import load
-from aes_rl.report.verdicts import pooled_as_csv, pooled_comparisons, verdicts
+from aes_rl.report.verdicts import together, together_as_csv, verdicts
 from tests.report.conftest import write_run
 
 PROJECT = Path(__file__).parents[2]
@@ -42,9 +42,9 @@ def test_a_sampler_that_is_better_worse_or_the_same(tmp_path) -> None:
     adaptive, predictive, prioritized = (found[name] for name in ("adaptive", "predictive", "prioritized"))
     assert adaptive.captured == pytest.approx(0.5)
     assert adaptive.by_network == {"actor": pytest.approx(-0.5)}
-    assert adaptive.variance_in_words() == "less on every seed"
+    assert adaptive.variance_in_words() == "lower on every seed"
     assert adaptive.score_in_words() == adaptive.training_in_words() == "higher"
-    assert predictive.variance_in_words() == "not less"
+    assert predictive.variance_in_words() == "not lower"
     assert predictive.score_in_words() == "lower"
     assert prioritized.variance_in_words() == "not measured"
     assert prioritized.score_in_words() == "no significant difference"
@@ -64,7 +64,7 @@ def test_what_one_task_leaves_open_two_may_tell(tmp_path) -> None:
     write_run(tmp_path / "walker", scores, task="Walker2d-v5")
     write_run(tmp_path / "alone", {key: side for key, side in scores.items() if key[0] == "uniform"}, task="Ant-v5")
     results = load(tmp_path)
-    (found,) = pooled_comparisons(results, window=2)
+    (found,) = together(results, window=2)
     assert (found.sampler, found.other, found.tasks) == ("adaptive", "uniform", 2)
     assert found.final_improvement == found.training_improvement == pytest.approx(0.8)
     alone = [one.final_p for one in verdicts(results, window=2) if one.seeds == 5]
@@ -77,7 +77,7 @@ def test_few_seeds_and_missing_readings(tmp_path) -> None:
     write_readings(tmp_path / "run", {("adaptive", 1): [0.5] * 4, ("adaptive", 2): [float("nan")] * 4})
     (found,) = verdicts(load(tmp_path), window=1)
     assert found.score_in_words() == "too few seeds"
-    assert found.variance_in_words() == "less on 1 of 2 seeds, the rest not measured"
+    assert found.variance_in_words() == "lower on 1 of 2 seeds, the others not measured"
     assert found.captured == 0.5
     assert found.by_network == {"actor": -0.5}
 
@@ -95,8 +95,8 @@ def test_the_published_tables_are_what_the_published_runs_say(tmp_path) -> None:
 
 
 def test_the_published_comparisons_over_all_tasks_are_what_the_published_runs_say() -> None:
-    made = pooled_comparisons(load(PROJECT / "results" / "grid"), window=10)
-    assert pooled_as_csv(made) == (PROJECT / "docs" / "results" / "together.csv").read_text()
+    made = together(load(PROJECT / "results" / "grid"), window=10)
+    assert together_as_csv(made) == (PROJECT / "docs" / "results" / "together.csv").read_text()
 
 
 def read(path):

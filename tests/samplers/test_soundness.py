@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from aes_rl import Predictive, Signals
+from aes_rl.errors import UserError
 from aes_rl.samplers.registry import RULES
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.samplers.uniform import UniformRule
@@ -97,13 +98,13 @@ def test_an_unsound_mass_stays_outside(where, mass, backend) -> None:
         "advanced": lambda: sampler.advance(1),
     }
     if backend == "numba":
-        with pytest.raises(ValueError, match=r"gave member 0 the mass .*finite and above 0"):
+        with pytest.raises(UserError, match=r"gave member 0 the mass .*finite and above 0"):
             actions[where]()
         return
     actions[where]()
     if where != "fresh":  # a new slot has no mass to keep: it is drawn by the floor alone
         require_sound(sampler)
-    with pytest.raises(ValueError, match=r"rule of members \[0\]"):
+    with pytest.raises(UserError, match=r"rule of members \[0\]"):
         sampler.check()
     sampler.check()
 

@@ -20,7 +20,7 @@ def test_the_default_is_the_papers_experiment() -> None:
     configs = {group.name: group.config for group in groups}
     assert configs["HalfCheetah-v5/sac/0"].env_steps == 3_000_000
     assert configs["Humanoid-v5/ddpg/0"].env_steps == 150_000
-    assert configs["InvertedDoublePendulum-v5/sac/0"].sampler.adaptive.nu == 10_000
+    assert configs["InvertedDoublePendulum-v5/sac/0"].sampler["adaptive"].nu == 10_000
 
 
 def test_every_run_is_in_one_group() -> None:
@@ -75,7 +75,7 @@ def test_options_are_set_by_name(tiny) -> None:
         0
     ].config
     assert config.sac.learning_rate == 1.0
-    assert config.sampler.adaptive.floor == 0.4
+    assert config.sampler["adaptive"].floor == 0.4
     assert config.device == "cuda"
 
 
@@ -87,13 +87,15 @@ def test_a_group_steps_its_environments_itself_unless_on_a_gpu(tiny) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"set": ("sac.batchsize=3",)}, "there is no option 'batchsize'"),
+        ({"set": ("sac.batchsize=3",)}, "'sac.batchsize=3': there is no option 'batchsize'.*did you mean 'batch_size'"),
         ({"set": ("capacity",)}, "write name=value"),
         ({"set": ("capacity=many",)}, "takes int, not 'many'"),
         ({"set": ("task=Hopper-v5",)}, "task has an option of its own"),
         ({"set": ("sac.learning_rate=0",)}, "learning_rate is 0"),
         ({"set": ("sac.hidden=[]",)}, "give a tuple with the units"),
-        ({"set": ("sac.hidden=[3.5]",)}, "hidden is 3.5; it must be a whole number"),
+        ({"set": ("sac.hidden=[3.5]",)}, r"'sac.hidden=\[3.5\]': it takes tuple\[int, ...\], not"),
+        ({"set": ("sac.hidden=[0]",)}, "hidden is 0; it must be a whole number"),
+        ({"set": ("sac=3",)}, "sac is a group of options; set one of value_function"),
         ({"set": ("sac.target_entropy=low",)}, "takes float or None, not 'low'"),
         ({"set": ("sampler.adaptive.retention_end=x",)}, "takes float or None, not 'x'"),
         ({"set": ("device=gpu",)}, "it must be cpu, cuda"),

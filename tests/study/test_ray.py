@@ -34,7 +34,7 @@ def test_a_study_that_loses_a_node_ends_with_the_same_results(longer, tmp_path) 
 
     def lose_a_node(running) -> None:
         assert time.monotonic() < deadline, f"{running} did not finish"
-        begun = [name for name in running if progress_of(tmp_path / "ray" / name).get("env_step", 0) > 30]
+        begun = [name for name in running if progress_of(tmp_path / "ray" / name).env_step > 30]
         if len(begun) >= 2 and not state["lost"]:
             cluster.remove_node(doomed, allow_graceful=False)
             state["lost"] = True

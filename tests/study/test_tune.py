@@ -6,21 +6,15 @@ from dataclasses import replace
 import pytest
 
 from aes_rl.study.command import Execution
-from aes_rl.study.tune import Tune, run_search
+from aes_rl.study.tune import Search, Tune, run_search
 from aes_rl.training import run_files
 
 
 def search(directory, tiny, **options):
-    given = {
-        "task": "InvertedPendulum-v5",
-        "trials": 2,
-        "preset": "default",
-        "env_steps": 120,
-        "set": tiny.set,
-        "compare": False,
-        "execution": Execution(processes=2, retries=0),
-    }
-    return run_search(Tune(directory, **given | options))
+    trials = options.pop("trials", 2)
+    given = {"task": "InvertedPendulum-v5", "preset": "default", "env_steps": 120, "set": tiny.set}
+    execution = Execution(processes=2, retries=0)
+    return run_search(Tune(directory, Search(**given | options), trials, compare=False, execution=execution))
 
 
 def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
@@ -32,8 +26,8 @@ def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
     assert len(trials) == 3
     assert all(path.read_bytes() == before for path, before in first.items())
     assert all(config.members == [("adaptive", 2)] for config in configs)
-    assert len({config.sampler.adaptive for config in configs}) == 3
-    assert any(all(getattr(c.sampler.adaptive, name) == value for name, value in best.items()) for c in configs)
+    assert len({config.sampler["adaptive"] for config in configs}) == 3
+    assert any(all(getattr(c.sampler["adaptive"], name) == value for name, value in best.items()) for c in configs)
     assert json.loads((tmp_path / "best.json").read_text()).keys() == {"score", *best}
     with pytest.raises(ValueError, match="another configuration"):
         search(tmp_path, tiny, seed=20)

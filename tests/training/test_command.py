@@ -1,10 +1,12 @@
 """What the command line does beside training: lines in a log, directories, samplers from outside."""
 
 import csv
+import re
 import shlex
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -44,7 +46,7 @@ def test_a_directory_alone_continues_its_run(tmp_path, capsys) -> None:
 def test_what_differs_from_a_directorys_run_is_named(tmp_path) -> None:
     run_files.write_config(tmp_path, SMALL)
     with pytest.raises(ValueError, match=r"another configuration \(seeds \(0, 1\) there and \(7,\) here\)"):
-        run_files.check_directory(tmp_path, replace(SMALL, seeds=(7,)))
+        run_files.settled(tmp_path, replace(SMALL, seeds=(7,)))
 
 
 def test_a_run_without_its_checkpoint_is_left_as_it_is(tmp_path, capsys) -> None:
@@ -80,5 +82,65 @@ def test_a_sampler_of_ones_own_is_trained_and_compared(tmp_path) -> None:
         subprocess.run([*start, *words], cwd=tmp_path, check=True, capture_output=True, timeout=120)
     for table in (tmp_path / "run" / "evaluations.csv", *tmp_path.glob("study/*/*/*/evaluations.csv")):
         assert {row["sampler"] for row in csv.DictReader(table.read_text().splitlines())} == {"fading"}
-    told = subprocess.run([*start, "train", "x", *own, "--module=no_such"], capture_output=True, text=True, check=False)
-    assert "there is no module" in told.stderr
+    for words, message in (
+        (["train", "x", *own, "--module=no_such"], "there is no module"),
+        (
+            ["evaluate", "run"],
+            "has the sampler 'fading', which is not known here; the run was started with --module my",
+        ),
+        (["train", "run"], "--module my_sampler: if you trust what that imports, add it to the command"),
+    ):
+        told = subprocess.run([*start, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120)
+        assert message in told.stderr
+        assert told.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("package", "extra", "words"),
+    [
+        ("tensorboard", "tensorboard", ["train", "run", *OPTIONS, "--tensorboard"]),
+        ("ray", "ray", ["compare", "run", "--engine", "ray", "--tasks", "InvertedPendulum-v5"]),
+        ("ray", "ray", ["tune", "run", "--engine", "ray", "--task", "InvertedPendulum-v5"]),
+        ("optuna", "tune", ["tune", "run", "--task", "InvertedPendulum-v5"]),
+        ("matplotlib", "report", ["lab", "sweep", "run"]),
+        ("jinja2", "report", ["lab", "regret", "run"]),
+    ],
+)
+def test_a_missing_package_is_named_before_a_directory_is_made(
+    package, extra, words, tmp_path, monkeypatch, capsys
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
+    with pytest.raises(SystemExit):
+        main(words)
+    told = capsys.readouterr().err
+    assert f"needs the package {package}, which is not installed; pip install 'aes-rl[{extra}]'" in told
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "words", ["", "train", "evaluate", "record", "lab", "lab variance", "bench", "compare", "tune", "report"]
+)
+def test_every_help_has_the_common_options(words, capsys) -> None:
+    with suppress(SystemExit):
+        main([*words.split(), "--help"])
+    told = capsys.readouterr().out
+    assert told.count("--module NAME") == told.count("--debug  ") == 1
+
+
+def test_the_help_begins_with_the_options_that_matter(capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["train", "--help"])
+    told = capsys.readouterr().out
+    groups = re.findall(r"^\W+([\w.]+) options\W+$", told, re.MULTILINE)
+    assert groups[:5] == ["main", "rounds", "recording", "resources", "sac"]
+    options = re.findall(r"^\W (--[a-z][a-z-]+)", told, re.MULTILINE)
+    assert options[:10] == [
+        *("--preset", "--task", "--agent", "--samplers", "--seeds", "--env-steps", "--capacity"),
+        *("--evaluate-every", "--measure-variance-every", "--device"),
+    ]
+
+
+def test_the_first_line_of_a_log_says_what_its_numbers_are(tmp_path, capsys) -> None:
+    main(["train", str(tmp_path / "run"), *OPTIONS, "--env-steps", "60"])
+    assert "mean return: uniform " in capsys.readouterr().out

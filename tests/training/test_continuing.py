@@ -29,6 +29,7 @@ SMALL = Training(
     capacity=50,
     evaluate_every=60,
     evaluation_episodes=1,
+    checkpoint_every=60,
     measure_variance_every=20,
     measured_slots=20,
     sac=SAC(hidden=(4, 4), batch_size=4, warm_up_steps=10),
@@ -124,16 +125,16 @@ def test_interrupted_can_be_pickled() -> None:
 
 
 def test_options_of_what_is_not_used_do_not_make_another_run(tmp_path) -> None:
-    other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler=replace(SMALL.sampler, predictive=Predictive(memory=9)))
+    other = replace(SMALL, ddpg=DDPG(batch_size=7), sampler={"predictive": Predictive(memory=9)})
     run_files.write_config(tmp_path, other)
-    run_files.check_directory(tmp_path, SMALL)
+    run_files.settled(tmp_path, SMALL)
     run_files.write_config(tmp_path, replace(SMALL, sac=SAC(hidden=(4, 4), batch_size=5, warm_up_steps=10)))
     with pytest.raises(ValueError, match="another configuration"):
-        run_files.check_directory(tmp_path, SMALL)
+        run_files.settled(tmp_path, SMALL)
     used = replace(SMALL, samplers=("predictive",))
     run_files.write_config(tmp_path, replace(used, sampler=other.sampler))
     with pytest.raises(ValueError, match="another configuration"):
-        run_files.check_directory(tmp_path, used)
+        run_files.settled(tmp_path, used)
 
 
 def test_an_older_configuration_is_read(tmp_path) -> None:

@@ -3,6 +3,7 @@
 import errno
 import os
 import random
+import re
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,8 @@ import torch
 from safetensors import SafetensorError
 
 from aes_rl.agents import SAC
+from aes_rl.cli import main
+from aes_rl.errors import RunError, UserError
 from aes_rl.replay import Replay
 from aes_rl.samplers.registry import RULES
 from aes_rl.samplers.uniform import Uniform, UniformRule
@@ -34,6 +37,7 @@ SMALL = Training(
     checkpoint_every=20,
     sac=SAC(hidden=(4, 4), batch_size=4, warm_up_steps=10),
 )
+WITHOUT_GPU = pytest.mark.skipif(torch.cuda.is_available(), reason="the run finds its GPU")
 
 
 @pytest.fixture(scope="module")
@@ -170,21 +174,37 @@ def test_a_sampler_may_call_its_state_what_it_likes(tmp_path, monkeypatch) -> No
         run.close()
 
 
-def test_a_full_disk_is_told_and_leaves_the_last_checkpoint(tmp_path, monkeypatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [SafetensorError(f"IoError(Os {{ code: {errno.ENOSPC} }})"), OSError(errno.ENOSPC, "No space left on device")],
+)
+def test_a_full_disk_is_told_and_leaves_the_last_checkpoint(error, tmp_path, monkeypatch) -> None:
     runner = Runner(SMALL, tmp_path / "run")
 
     def full(*_):
-        raise SafetensorError(f"IoError(Os {{ code: {errno.ENOSPC} }})")
+        raise error
 
     for step in runner.steps():
         if step.env_step == 30:
             monkeypatch.setattr(checkpoint, "save_file", full)
-            with pytest.raises(RuntimeError, match=r"step 30 could not be written .*the last one, which is intact"):
+            with pytest.raises(RunError, match=r"step 30 could not be written .*the last one, which is intact"):
                 runner.save()
             break
     runner.close()
     assert steps_kept(tmp_path / "run") == ["000000000020"]
     Runner(SMALL, tmp_path / "run").close()
+
+
+def test_an_agent_that_has_diverged_is_not_saved(tmp_path) -> None:
+    runner = Runner(SMALL, tmp_path / "run")
+    for step in runner.steps():
+        if step.env_step == 30:
+            next(iter(runner.state.agent.state_dict().values())).fill_(torch.nan)
+            with pytest.raises(UserError, match=r"is not finite at step 30; its last checkpoint is intact"):
+                runner.save()
+            break
+    runner.close()
+    assert steps_kept(tmp_path / "run") == ["000000000020"]
 
 
 @pytest.mark.parametrize("what", ["the directory", "a table"])
@@ -226,6 +246,30 @@ def test_a_run_of_a_gpu_is_loaded_without_one(run, capsys) -> None:
     made.close()
 
 
+@WITHOUT_GPU
+@pytest.mark.parametrize("options", [[], ["--device", "cpu"]])
+@pytest.mark.parametrize("words", [["evaluate"], ["record", "--frames", "2"], ["lab", "variance"]])
+def test_commands_take_a_run_of_a_gpu_without_one(words, options, run, capsys) -> None:
+    path = run / "config.json"
+    path.write_text(path.read_text().replace('"device": "cpu"', '"device": "cuda"'))
+    try:
+        main([*words, str(run), *options])
+    except SystemExit:  # a machine that cannot render has got as far as that
+        assert "could not be rendered" in capsys.readouterr().err
+        assert words[0] == "record"
+    else:
+        assert ("using the CPU" in capsys.readouterr().out) == (not options)
+
+
+@WITHOUT_GPU
+def test_a_device_that_is_missing_is_told_with_an_option_that_exists(run, capsys) -> None:
+    with pytest.raises(SystemExit):
+        main(["evaluate", str(run), "--device", "cuda"])
+    told = capsys.readouterr().err
+    option, value = re.search(r"use (--\S+) (\S+)$", told.strip()).groups()
+    main(["evaluate", str(run), option, value, "--episodes", "1"])
+
+
 def test_an_actor_that_has_diverged_is_not_played(run) -> None:
     made = loaded(run)
     from aes_rl.training.evaluation import Evaluator
@@ -238,13 +282,30 @@ def test_an_actor_that_has_diverged_is_not_played(run) -> None:
     made.close()
 
 
-def test_settings_of_torch_are_given_back(tmp_path) -> None:
+@pytest.mark.parametrize("flushes", [False, True])
+def test_settings_of_torch_are_given_back(flushes, tmp_path) -> None:
     """An application that trains inside its own process does not notice."""
-    tiny = np.float32(1e-40)
+
+    def unchanged() -> bool:
+        product = torch.tensor(1e-40) * 1
+        return (float(product) == 0) == (float(np.float32(1e-40) * np.float32(1)) == 0) == flushes
+
+    torch.set_flush_denormal(flushes)
+    try:
+        runner = Runner(SMALL, tmp_path / "run")
+        assert unchanged()
+        for step in runner.steps():
+            assert unchanged(), step.env_step
+        runner.close()
+        assert unchanged()
+    finally:
+        torch.set_flush_denormal(False)
+
+
+def test_settings_of_torch_are_given_back_by_a_run_that_fails(tmp_path, monkeypatch) -> None:
     runner = Runner(SMALL, tmp_path / "run")
-    assert tiny * np.float32(1) != 0
-    for step in runner.steps():
-        assert tiny * np.float32(1) != 0, step.env_step
-        assert torch.tensor(1e-40) * 1 != 0
+    monkeypatch.setattr(runner.state.environments, "receive", lambda: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        list(runner.steps())
     runner.close()
-    assert tiny * np.float32(1) != 0
+    assert np.float32(1e-40) * np.float32(1) != 0

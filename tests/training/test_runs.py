@@ -281,13 +281,13 @@ def test_paper_preset() -> None:
             made = preset("paper", task, agent)
             assert made.seeds == (2, 20, 200, 2000, 20000)
     humanoid = preset("paper", "Humanoid-v5", "sac")
-    assert humanoid.sampler.adaptive == Adaptive(floor=0.1, nu=10_000.0, retention=0.7, retention_end=0.2)
+    assert humanoid.sampler["adaptive"] == Adaptive(floor=0.1, nu=10_000.0, retention=0.7, retention_end=0.2)
     assert humanoid.sac.value_function
     assert humanoid.sac.learning_rate == 1e-4
     assert humanoid.warm_up_steps == 1000
     assert preset("paper", "module:Humanoid-v0", "sac").sampler == humanoid.sampler, "by its name, wherever it is from"
     ddpg = preset("paper", "Hopper-v4", "ddpg")
-    assert ddpg.sampler.adaptive == Adaptive(floor=0.1, nu=1000.0, retention=0.9)
+    assert ddpg.sampler["adaptive"] == Adaptive(floor=0.1, nu=1000.0, retention=0.9)
     assert ddpg.ddpg == DDPG()
 
 

@@ -61,13 +61,36 @@ def without_modules(monkeypatch):
 
 
 @pytest.mark.usefixtures("without_modules")
+@pytest.mark.parametrize("typed", [(), ("--module", "harmless")])
 @pytest.mark.parametrize("words", [("evaluate",), ("record",), ("lab", "variance"), ("train",)])
-def test_a_task_of_a_module_is_not_imported(words, run, capsys, monkeypatch) -> None:
+def test_a_task_of_a_module_is_not_imported(words, typed, run, capsys, monkeypatch) -> None:
     (run / "evil.py").write_text(f"open({str(run / 'executed')!r}, 'w')")
+    (run / "harmless.py").write_text("")
     monkeypatch.syspath_prepend(run)
     change(run, task="evil:InvertedPendulum-v5")
-    told = refused(capsys, *words, run)
+    told = refused(capsys, *words, run, *typed)
     assert "runs the code of the module evil; if you trust it, add --module evil" in told
+    assert not (run / "executed").exists()
+
+
+@pytest.mark.usefixtures("without_modules")
+@pytest.mark.parametrize("modules", [["evil"], "evil", [5, {}, "evil", "../evil"], ["evil"] * 100_000, 7, None])
+def test_a_module_that_a_run_names_is_not_imported(modules, run, capsys, monkeypatch) -> None:
+    (run / "evil.py").write_text(f"open({str(run / 'executed')!r}, 'w')")
+    monkeypatch.syspath_prepend(run)
+    monkeypatch.chdir(run)
+    change(run, modules=modules)
+    main(["evaluate", str(run), "--episodes", "1"])
+    for options, what in (
+        ({"samplers": ["evil"]}, "sampler 'evil'"),
+        ({"samplers": ["uniform"], "task": "Evil-v0"}, "task 'Evil-v0'"),
+    ):
+        change(run, **options)
+        told = refused(capsys, "evaluate", run)
+        if isinstance(modules, list):
+            assert f"has the {what}, which is not known here; the run was started with --module evil" in told
+        else:
+            assert f"unknown {what}" in told
     assert not (run / "executed").exists()
 
 

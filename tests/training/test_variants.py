@@ -24,7 +24,7 @@ def scores_of(config: Training, directory) -> dict[str, list[str]]:
 
 
 def test_options_after_a_name_are_for_that_one_alone() -> None:
-    config = replace(SMALL, samplers=VARIANTS, sampler=replace(SMALL.sampler, adaptive=Adaptive(retention=0.4)))
+    config = replace(SMALL, samplers=VARIANTS, sampler={"adaptive": Adaptive(retention=0.4)})
     adaptive = [own for own in config.sampler_configs if isinstance(own, Adaptive)]
     assert [(own.floor, own.nu, own.networks) for own in adaptive[::2]] == [
         (0.2, 1000.0, None),
@@ -37,7 +37,7 @@ def test_options_after_a_name_are_for_that_one_alone() -> None:
 def test_a_variant_learns_as_the_sampler_with_these_options(tmp_path) -> None:
     together = scores_of(replace(SMALL, samplers=VARIANTS), tmp_path / "together")
     assert set(together) == set(VARIANTS)
-    options = replace(SMALL.sampler, adaptive=Adaptive(floor=0.5, overwrite="fifo"))
+    options = {"adaptive": Adaptive(floor=0.5, overwrite="fifo")}
     alone = scores_of(replace(SMALL, samplers=("uniform", "adaptive"), sampler=options), tmp_path / "alone")
     assert together[VARIANTS[2]] == alone["adaptive"] != together["adaptive"]
     assert run_files.read_config(tmp_path / "together").samplers == VARIANTS
@@ -69,7 +69,7 @@ def test_one_variant_under_two_names_is_refused(samplers) -> None:
 
 
 def test_a_variant_may_have_a_number_where_the_rest_have_a_word() -> None:
-    options = replace(SMALL.sampler, adaptive=Adaptive(nu="auto"))
+    options = {"adaptive": Adaptive(nu="auto")}
     _, number = Training(samplers=("adaptive", "adaptive:nu=1000"), sampler=options).sampler_configs
     assert number.nu == 1000.0
     assert isinstance(number.nu, float)

@@ -1,95 +1,116 @@
-"""Importance weights and per-sample gradient norms for the training step of another library.
+"""What connects a sampler to a learner of another library, and shows how the selection goes."""
 
-Row i of the gradient with respect to a watched network's outputs is multiplied by the weight of sample i. If the loss
-is a mean over the batch, every parameter then gets the gradient of the weighted loss. Taps on the layers collect the
-per-sample norms in the same backward pass. Passes outside `open` and `close` are neither changed nor slowed down.
-"""
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
-
+import numpy as np
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from aes_rl.gradients import Taps, squared_norms
-from aes_rl.integrations.selection import Pending
+from aes_rl import checks
+from aes_rl.integrations import metrics
+from aes_rl.integrations.selection import Array, Pending, Selection
 from aes_rl.types import Signal
 
-_MARK = "_is_watched_by_aes_rl"
+_MEASURED_SLOTS = 1024
+"""Size of the uniform sample of slots that the captured fraction is measured on."""
+_NOISE_SAMPLES = 4
+"""Number of noise samples that a slot's squared gradient norm is averaged over."""
 
 
-class Watched:
-    """One network with hooks. Call `open` before the forward pass of its loss and `close` after it."""
+class AbstractAttachment(ABC):
+    """Gives a sampler the per-sample norms and TD errors of a learner. `detach` ends that."""
 
-    def __init__(
-        self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
-    ):
-        """Register the hooks.
+    def __init__(self, learner: object, measure_every: int | None):
+        if measure_every is not None:
+            checks.count("measure_every", measure_every)
+        self._learner_name = type(learner).__name__
+        self._measure_every = measure_every
+        self._last_measurement = 0
+        self._captured: dict[str, float] = {}
+        self._measured: Pending | None = None
 
-        Args:
-            name: Name of the network in the feedback, "actor" or "critic".
-            network: The network.
-            outputs: Its output modules. Every output of the network must be the output of one of them.
-            needs: Signals that the sampler uses.
-            error_factor: If not 0, the absolute TD error is computed from the gradient at each output:
-                error_factor · B · |∂L/∂Q|.
-        """
-        if getattr(network, _MARK, False):
-            raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
-        self.name = name
-        self._network = network
-        self._factor = error_factor if Signal.TD_ERROR in needs else 0.0
-        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
-        self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
-        setattr(network, _MARK, True)
-        self._pending: Pending | None = None
-        self._tap: Tensor | None = None
-        self._errors: list[Tensor] = []
+    @abstractmethod
+    def selection(self) -> Selection:
+        """The selection of the learner's current buffer."""
 
-    def open(self, pending: Pending) -> None:
-        """Weight the next forward pass as one over this batch."""
-        self._pending, self._errors = pending, []
-        if self._taps is not None:
-            self._tap = self._taps.tap((len(pending.weights),))
-            self._taps.connect(self._tap)
+    @abstractmethod
+    def report(self) -> None:
+        """Give the sampler the feedback of the last backward pass, if there was one."""
 
-    def close(self) -> None:
-        """Stop weighting forward passes."""
-        self._pending = None
-        if self._taps is not None:
-            self._taps.disconnect()
+    @abstractmethod
+    def detach(self) -> None:
+        """Remove all hooks, after reporting the last batch."""
 
-    def report(self, pending: Pending) -> None:
-        """Add the norms and TD errors from the backward pass to the batch."""
-        if self._tap is not None and self._tap.grad is not None:
-            norms = squared_norms(self._tap.grad, pending.weights)
-            others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
-            pending.gradient_norm[self.name] = norms if others is None else others + norms
-        pending.td_errors += self._errors
-        self._tap, self._errors = None, []
+    @abstractmethod
+    def device(self) -> torch.device:
+        """Device of the learner's networks."""
 
-    def remove(self) -> None:
-        """Remove all hooks."""
-        self.close()
-        setattr(self._network, _MARK, False)
-        if self._taps is not None:
-            self._taps.remove()
-        for handle in self._handles:
-            handle.remove()
+    @abstractmethod
+    def differentiate(self, slots: Array) -> None:
+        """Compute the losses of these slots and their gradients, as the training step does, and change nothing else."""
 
-    def _watch_output(self, module: nn.Module, arguments: Any, output: Tensor) -> Tensor:
-        del module, arguments
-        if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
-            return output
-        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
-        leaving = output.clone()
-        weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
-        leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
-        return leaving
+    @property
+    def needs(self) -> Signal:
+        """Signals that the learner must be able to give: those of the sampler, and norms if they are measured."""
+        needs = self.selection().needs
+        return needs if self._measure_every is None else needs | Signal.GRADIENT_NORM
 
-    def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
-        if self._factor:
-            self._errors.append(self._factor * len(gradient) * gradient.squeeze(-1).abs())
-        return gradient * weights
+    def metrics(self) -> dict[str, float]:
+        """How the selection goes; docs/integrations/index.md lists the names. Measures the captured fraction if due."""
+        self.report()
+        selection = self.selection()
+        found = metrics.of_feedback(selection)
+        if selection.last is not None:
+            found |= metrics.of_batch(selection.last)
+        if self._measure_every is not None and selection.updates >= self._last_measurement + self._measure_every:
+            self._last_measurement = selection.updates
+            self._captured = self._measure(selection)
+            found |= self._captured
+        return found
+
+    def _measure(self, selection: Selection) -> dict[str, float]:
+        """The captured fraction on a uniform sample of slots, at the current parameters."""
+        generator = np.random.default_rng([selection.seed, selection.updates])
+        live = len(selection)
+        slots = np.sort(generator.choice(live, min(live, _MEASURED_SLOTS), replace=False))
+        norms: dict[str, Float[Tensor, "m"]] = {}
+        device = self.device()
+        # The run's own random numbers stay as they are.
+        with torch.random.fork_rng([device] if device.type == "cuda" else []):
+            torch.manual_seed(int(generator.integers(2**31)))
+            for _ in range(_NOISE_SAMPLES):
+                weights = torch.ones(len(slots), device=device)
+                with self._measuring(Pending(0, None, weights, Signal.GRADIENT_NORM)) as measured:
+                    self.differentiate(slots)
+                for source in measured.sources:
+                    source(measured)
+                for name, norm in measured.gradient_norm.items():
+                    norms[name] = norms.get(name, 0) + norm.double().cpu() / _NOISE_SAMPLES
+        probabilities = selection.sampler.probabilities()[0, torch.from_numpy(slots)].cpu()
+        return metrics.captured(norms, probabilities * (live / len(slots)))
+
+    @contextmanager
+    def _measuring(self, measured: Pending) -> Iterator[Pending]:
+        self._measured = measured
+        try:
+            yield measured
+        finally:
+            self._measured = None
+
+    def __repr__(self) -> str:
+        selection = self.selection()
+        parts = [f"{selection.updates:,} updates", f"{len(selection):,} of {selection.capacity:,} slots filled"]
+        found = metrics.of_feedback(selection)
+        if "never_reported" in found:
+            parts.append(f"{found['never_reported']:.0%} of them never reported")
+        if selection.last is not None:
+            last = metrics.of_batch(selection.last)
+            parts.append(f"weights {last['smallest_weight']:.3g} to {last['largest_weight']:.3g}")
+            parts.append(f"effective sample size {last['effective_sample_size']:.0f} of {len(selection.last.weights)}")
+        if self._captured:
+            when = f"at update {self._last_measurement:,}"
+            parts.append(f"captured fraction {self._captured['captured_fraction']:.2f} {when}")
+        return f"<{selection.name} attached to {self._learner_name}: {', '.join(parts)}>"

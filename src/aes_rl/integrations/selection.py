@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import TypedDict
 
 import numpy as np
 import torch
@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl import checks
+from aes_rl.errors import UserError
+from aes_rl.samplers.registry import resolve
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
@@ -18,51 +21,108 @@ from aes_rl.types import Draw, Signal, Signals, as_tensor
 Array = NDArray[np.int64]
 NETWORKS = ("actor", "critic")
 """Network names in the feedback of every attachment."""
-_MOST_AHEAD = 64
-"""Maximum number of batches drawn ahead of their feedback."""
+_LONGEST_QUEUE = 64
+"""Maximum number of batches without feedback."""
 
 
 class Pending:
     """A batch that was drawn and has no feedback yet."""
 
-    def __init__(self, draw: Draw, weights: Float[Tensor, "B"]):
+    def __init__(self, number: int, draw: Draw | None, weights: Float[Tensor, "B"], needs: Signal):
+        self.number = number
+        """Draws are numbered from 1."""
         self.draw = draw
+        """None for a batch that was not drawn: one whose gradients are only measured."""
         self.weights = weights
+        self.needs = needs
+        """Signals to collect."""
         self.td_errors: list[Float[Tensor, "B"]] = []
         """Absolute TD errors, one tensor per critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}
+        self.critic_terms: list[Callable[[], Float[Tensor, "B"]]] = []
+        """For each critic, a function that computes the unweighted loss of every sample."""
         self.sources: list[Callable[[Pending], None]] = []
-        """Callbacks that add norms and TD errors to the batch before it is reported to the sampler."""
+        """Callbacks that add all of the above to the batch before it is reported to the sampler."""
+
+
+class Options(TypedDict):
+    """The arguments of a `Selection`."""
+
+    config: SamplerConfig
+    capacity: int
+    seed: int
+    total_updates: int | None
+    draws_ahead: bool
+    length_is_inferred: bool
+
+
+class Saved(TypedDict):
+    """A pickled `Selection`."""
+
+    options: Options
+    state: dict[str, NDArray[np.generic]]
 
 
 class Selection:
-    """Chooses slots to write and slots to draw. Feedback on a batch is given before the next draw or insertion."""
+    """Chooses slots to write and slots to draw. A drawn batch waits in the queue until its feedback is given.
 
-    def __init__(self, config: Any, capacity: int, seed: int, total_updates: int | None = None):
-        self.config, self.capacity, self.seed, self.total_updates = config, capacity, seed, total_updates
-        self.sampler = Sampler([config], capacity=capacity, total_updates=total_updates, backend="numba")
+    Most hosts train on a batch before they draw the next one: all feedback is given before the next draw or insertion.
+    A host that draws ahead gives the feedback on each batch itself, by `report`.
+    """
+
+    def __init__(
+        self,
+        config: SamplerConfig | str,
+        capacity: int,
+        seed: int,
+        total_updates: int | None = None,
+        draws_ahead: bool = False,
+        length_is_inferred: bool = False,
+    ):
+        """Create the sampler. With `length_is_inferred`, `infer_length` may give `total_updates` later."""
+        self.config = resolve(config)
+        self.capacity, self.seed, self.total_updates = capacity, seed, total_updates
+        self.draws_ahead, self.length_is_inferred = draws_ahead, length_is_inferred
+        self.infer_length: Callable[[], int] | None = None
+        """Called before the first insertion if the sampler needs `total_updates` and it was not given."""
+        self._needs_length = False
+        try:
+            self.sampler = self._new_sampler(total_updates)
+        except UserError:
+            if total_updates is not None or not length_is_inferred:
+                raise
+            self.sampler = self._new_sampler(1)  # raises again unless only the length of the run was missing
+            self._needs_length = True
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
             raise ValueError(
-                f"{type(config).__name__} needs the gradient norms of all slots, and a training step gives only those "
-                "of its batch; use Adaptive(), which learns from its draws"
+                f"{self.name} needs the gradient norms of all slots, and a training step gives only those of its "
+                "batch; use Adaptive(), which learns from its draws"
             )
-        self._networks = set(getattr(config, "networks", None) or ())
+        self._networks = set(getattr(self.config, "networks", None) or ())
         if not self._networks <= set(NETWORKS):
-            raise ValueError(f"networks is {config.networks}; the networks are named {' and '.join(NETWORKS)}")
+            raise ValueError(f"networks is {tuple(self._networks)}; the networks are named {' and '.join(NETWORKS)}")
         self._streams = Streams([seed], self.sampler.backend)
+        self.draws = 0
         self.updates = 0
-        """Batches drawn so far."""
+        """Batches whose feedback was given."""
+        self.queue: dict[int, Pending] = {}
+        """Batches without feedback by the number of their draw, oldest first."""
+        self.last: Pending | None = None
+        """The last batch whose feedback was given."""
+        self.last_report = np.zeros(capacity, np.int32)
+        """The last update that gave feedback on each slot since it was written; 0 if none did."""
         self._lock = threading.RLock()  # a host may prefetch batches in another thread
-        self._reports = 0
-        self.pending: Pending | None = None
-        self.ahead: dict[int, Pending] = {}
-        """Batches drawn ahead of their feedback, by number."""
         self._first_number = 0
         # For hosts that choose the place of each transition: the slot of each place and its inverse; −1 means none yet.
         self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
 
     def __len__(self) -> int:
         return len(self.sampler)
+
+    @property
+    def name(self) -> str:
+        """Name of the sampler's configuration."""
+        return type(self.config).__name__
 
     @property
     def needs(self) -> Signal:
@@ -77,10 +137,13 @@ class Selection:
     def place(self, count: int) -> Array:
         """Distinct slots for `count` new transitions."""
         self.settle()
+        if self._needs_length:
+            self._set_length()
         with self._lock:
             clock = self.sampler.distribution.clock
             slots = self.sampler.place(self._streams.uniform(Stream.PLACE, clock, 2 * count))
-        first: Array = as_tensor(slots)[0].numpy()
+            first: Array = as_tensor(slots)[0].numpy()
+            self.last_report[first] = 0
         return first
 
     def follow(self, places: Array) -> None:
@@ -92,123 +155,157 @@ class Selection:
         is_known = slots >= 0
         if is_known.any():
             self.sampler.renew(slots[is_known][np.newaxis])
+            self.last_report[slots[is_known]] = 0
         for place in places[~is_known]:
             slot = self.place(1)[0]
             self._slot_of[place], self._place_of[slot] = slot, place
 
-    def draw_places(self, batch_size: int) -> Array:
-        """Draw a batch and return the host's places of its transitions."""
-        places: Array = self._place_of[slots_of(self.draw(batch_size))]
+    def places_of(self, slots: Array) -> Array:
+        """The host's places of slots."""
+        places: Array = self._place_of[slots]
         return places
+
+    @property
+    def pending(self) -> Pending | None:
+        """The last batch drawn, if it has no feedback yet."""
+        return next(reversed(self.queue.values()), None)
 
     def draw(self, batch_size: int) -> Pending:
         """Draw a batch: its slots and their importance weights."""
         checks.count("batch_size", batch_size)
         self.settle()
-        draw = self.sampler.draw(self._streams.uniform(Stream.DRAW, self._streams.counter(self.updates), batch_size))
-        self.updates += 1
-        self.pending = Pending(draw, self.sampler.weights(draw)[0])
-        return self.pending
-
-    def draw_ahead(self, batch_size: int) -> tuple[int, Pending]:
-        """Draw a batch that may get its feedback after later draws. Returns its number and the batch."""
-        if len(self.ahead) >= _MOST_AHEAD:
-            if self._reports == 0:
-                raise RuntimeError(
-                    f"{len(self.ahead)} batches were drawn and {type(self.config).__name__} got feedback on none: "
-                    "attach it to the loss before training"
-                )
-            del self.ahead[min(self.ahead)]  # was not drawn for training
         with self._lock:
-            self.draw(batch_size)
-            pending, self.pending = self.pending, None
-            assert pending is not None
-            number = self._first_number + self.updates
-            if self.needs:
-                self.ahead[number] = pending
-            return number, pending
-
-    def hear(self, number: int, pending: Pending) -> None:
-        """Give the sampler the feedback on a batch that was drawn ahead."""
-        with self._lock:
-            if self.ahead.get(number) is pending:
-                del self.ahead[number]
-                self._report(pending)
+            if len(self.queue) >= _LONGEST_QUEUE:
+                self._drop_oldest()
+            uniforms = self._streams.uniform(Stream.DRAW, self._streams.counter(self.draws), batch_size)
+            draw = self.sampler.draw(uniforms)
+            self.draws += 1
+            weights = self.sampler.weights(draw)[0]
+            pending = Pending(self._first_number + self.draws, draw, weights, self.needs)
+            self.queue[pending.number] = pending
+            if self.draws_ahead and not self.needs:
+                self.report(pending)
+            return pending
 
     def settle(self) -> None:
-        """Give the sampler the feedback on the last batch."""
-        if self.pending is not None:
-            pending, self.pending = self.pending, None
-            self._report(pending)
+        """Give the sampler the feedback on the last batch, unless the host draws ahead."""
+        if not self.draws_ahead:
+            for pending in list(self.queue.values()):
+                self.report(pending)
 
-    def _report(self, pending: Pending) -> None:
-        for report in pending.sources:
-            report(pending)
-        missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
-        missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
-        if missing:
-            raise RuntimeError(
-                f"{type(self.config).__name__} got no feedback on the last batch: attach it to the model before "
-                "training, or discard() a batch that was not drawn for training"
-            )
-        if not self._networks <= set(pending.gradient_norm):
-            self._advance()  # a delayed actor was not trained on this batch: an update without feedback
-            return
-        errors = pending.td_errors
+    def report(self, pending: Pending) -> None:
+        """Give the sampler the feedback on a batch, if the batch is still in the queue."""
+        with self._lock:
+            if self.queue.get(pending.number) is not pending:
+                return
+            del self.queue[pending.number]
+            for source in pending.sources:
+                source(pending)
+            missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
+            missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
+            if missing:
+                raise RuntimeError(
+                    f"{self.name} got no feedback on the last batch: attach it to the model before training, or "
+                    "discard() a batch that was not drawn for training"
+                )
+            self.updates += 1
+            # Without the norm of a chosen network, a delayed actor was not trained: an update without feedback.
+            if self.needs and self._networks <= set(pending.gradient_norm):
+                self._feed(pending)
+            self.sampler.advance(self.updates)
+            self.last = pending
+
+    def _feed(self, pending: Pending) -> None:
+        errors, draw = pending.td_errors, pending.draw
+        assert draw is not None
         error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
         norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
-        self.sampler.feedback(pending.draw, Signals(error, norms))
-        self._advance()
+        self.sampler.feedback(draw, Signals(error, norms))
+        slots, is_current = slots_of(pending), self.sampler.distribution.is_current(draw)
+        self.last_report[slots if is_current is None else slots[is_current[0].numpy()]] = self.updates
 
-    def _advance(self) -> None:
-        self._reports += 1
-        self.sampler.advance(self._reports)
+    def discard(self, number: int | None = None) -> None:
+        """Drop the batch with this number, or all batches without feedback. They do not count as updates."""
+        with self._lock:
+            for dropped in list(self.queue) if number is None else [number]:
+                self.queue.pop(dropped, None)
 
-    def discard(self) -> None:
-        """Drop the last batch. It counts as an update without feedback."""
-        if self.pending is not None:
-            self.pending = None
-            self._advance()
+    def _drop_oldest(self) -> None:
+        """Drop the oldest batch: it was not drawn for training, or the sampler is not attached."""
+        if self.updates == 0:
+            raise RuntimeError(
+                f"{len(self.queue)} batches were drawn and {self.name} got feedback on none: attach it to the loss "
+                "before training"
+            )
+        del self.queue[next(iter(self.queue))]
+
+    def _new_sampler(self, total_updates: int | None) -> Sampler:
+        return Sampler([self.config], capacity=self.capacity, total_updates=total_updates, backend="numba")
+
+    def _set_length(self) -> None:
+        if self.infer_length is None:
+            raise UserError(
+                f"{self.name} is annealed over the run, whose length is unknown: attach it to the model before "
+                "training, or give total_updates"
+            )
+        self.total_updates = self.infer_length()
+        self.sampler, self._needs_length = self._new_sampler(self.total_updates), False
 
     def emptied(self) -> "Selection":
         """A new selection for the same buffer, now empty."""
-        empty = Selection(self.config, self.capacity, self.seed, self.total_updates)
+        empty = Selection(**self._options())
+        empty.infer_length = self.infer_length
         # The host may still hold earlier batches, so their numbers are not used again.
-        empty._first_number = self._first_number + self.updates
+        empty._first_number = self._first_number + self.draws
         return empty
+
+    def _options(self) -> Options:
+        return {
+            "config": self.config,
+            "capacity": self.capacity,
+            "seed": self.seed,
+            "total_updates": self.total_updates,
+            "draws_ahead": self.draws_ahead,
+            "length_is_inferred": self.length_is_inferred,
+        }
 
     def state_dict(self) -> dict[str, Tensor]:
         """A copy of the state."""
         self.settle()
         own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
-        places = {
-            "slot_of": torch.from_numpy(self._slot_of.copy()),
-            "place_of": torch.from_numpy(self._place_of.copy()),
-        }
-        numbers = {"updates": self.updates, "reports": self._reports, "seed": self.seed}
-        return own | places | {name: torch.tensor(number) for name, number in numbers.items()}
+        own |= {name: torch.from_numpy(values.copy()) for name, values in self._slot_arrays().items()}
+        numbers = {"draws": self.draws, "updates": self.updates, "seed": self.seed}
+        return own | {name: torch.tensor(number) for name, number in numbers.items()}
+
+    def _slot_arrays(self) -> dict[str, NDArray[np.signedinteger]]:
+        return {"slot_of": self._slot_of, "place_of": self._place_of, "last_report": self.last_report}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore a saved state. The next draws are the ones that the saved selection would have made."""
+        self.queue.clear()
+        checks.same_layout("selection", self.state_dict(), state)
         if int(state["seed"]) != self.seed:
-            raise ValueError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}")
+            raise UserError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}; use that seed")
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
-        self.updates, self._reports = int(state["updates"]), int(state["reports"])
-        self.ahead.clear()
-        self._slot_of[:], self._place_of[:] = state["slot_of"].numpy(), state["place_of"].numpy()
-        self.pending = None
+        self.draws, self.updates = int(state["draws"]), int(state["updates"])
+        for name, values in self._slot_arrays().items():
+            values[:] = state[name].numpy()
+        self.last = None
 
-    def __getstate__(self) -> dict[str, Any]:
-        options = {name: getattr(self, name) for name in ("config", "capacity", "seed", "total_updates")}
-        return {"options": options, "state": {name: value.numpy() for name, value in self.state_dict().items()}}
+    def __getstate__(self) -> Saved:
+        return {
+            "options": self._options(),
+            "state": {name: value.numpy() for name, value in self.state_dict().items()},
+        }
 
-    def __setstate__(self, saved: dict[str, Any]) -> None:
+    def __setstate__(self, saved: Saved) -> None:
         Selection.__init__(self, **saved["options"])
         self.load_state_dict({name: torch.from_numpy(np.asarray(value)) for name, value in saved["state"].items()})
 
 
 def slots_of(pending: Pending) -> Array:
     """The drawn slots as a NumPy array."""
+    assert pending.draw is not None
     slots: Array = as_tensor(pending.draw.slots_view)[0].numpy()
     return slots

@@ -1,56 +1,69 @@
 """Samplers for Tianshou 2: replay buffer classes, and `attach` for SAC, TD3 and DDPG.
 
-    buffer = SelectiveVectorReplayBuffer(100_000, len(environments), sampler=Adaptive())
-    attach(algorithm, buffer)
+    buffer = SelectiveVectorReplayBuffer(100_000, len(environments), sampler=Predictive())
+    attach(algorithm, buffer, logger)
 
 Tianshou chooses the place of each transition and relies on their order. A full buffer therefore always overwrites its
 oldest transition, and the sampler's `overwrite` option has no effect.
 """
 
+import copy
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, NoReturn
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import nn
 from typing_extensions import override
 
 from aes_rl import checks
 from aes_rl.errors import UserError
-from aes_rl.integrations.attachment import Watched
+from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, without_steps
 from aes_rl.integrations.hosts import require
-from aes_rl.integrations.selection import Selection
-from aes_rl.integrations.watching import AbstractAttachment, is_stored
-from aes_rl.samplers.registry import overwriting_the_oldest
+from aes_rl.integrations.selection import Array as Places
+from aes_rl.integrations.selection import Selection, slots_of
+from aes_rl.integrations.watched import Watched
+from aes_rl.samplers.predictive import Predictive
+from aes_rl.samplers.registry import overwriting_the_oldest, resolve
+from aes_rl.samplers.rule import SamplerConfig
 
 require("tianshou", "2.0", "3", "tianshou")
 from tianshou.algorithm.modelfree.ddpg import DDPG  # noqa: E402
-from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha  # noqa: E402
+from tianshou.algorithm.modelfree.sac import SAC, AutoAlpha, SACTrainingStats  # noqa: E402
 from tianshou.algorithm.modelfree.td3 import TD3  # noqa: E402
 from tianshou.data import Batch, ReplayBuffer, ReplayBufferManager, VectorReplayBuffer  # noqa: E402
+from tianshou.data.batch import BatchProtocol  # noqa: E402
+from tianshou.data.types import RolloutBatchProtocol  # noqa: E402
+from tianshou.utils.logger.logger_base import BaseLogger  # noqa: E402
+from tianshou.utils.torch_utils import policy_within_training_step, torch_train_mode  # noqa: E402
 
 Array = NDArray[Any]
-Places = NDArray[np.int64]
+Added = tuple[Array, Array, Array, Array]
+"""What the host's `add` returns: places, returns, lengths and first places of episodes."""
+BufferIds = Array | list[int] | None
+Rows = dict[str, "Array | Rows"]
+Supported = SAC[SACTrainingStats] | TD3 | DDPG
 _SUPPORTED = (SAC, TD3, DDPG)
 _COUNTERS = ("last_index", "_insertion_idx", "_size", "_ep_return", "_ep_len", "_ep_start_idx", "_lengths")
 """Attributes that the host changes before it writes a row. Only managers have the last one."""
 _CHANGED_IN_PLACE = ("last_index", "_ep_return", "_lengths")
 
 
-class _Selective:
+class _Selective(ReplayBuffer):
     """Shared part of the two buffers."""
 
     selection: Selection
-    maxsize: int
-    _meta: Any
 
-    def _choose_by(self, sampler: Any, seed: int, total_updates: int | None) -> None:
-        self.selection = Selection(overwriting_the_oldest(sampler), self.maxsize, seed, total_updates)
+    def _choose_by(self, sampler: SamplerConfig | str, seed: int, total_updates: int | None) -> None:
+        config = overwriting_the_oldest(resolve(sampler))
+        self.selection = Selection(config, self.maxsize, seed, total_updates)
 
     @property
-    def options(self) -> dict[str, Any]:
+    def options(self) -> dict[str, object]:
         """Raises: only the host's managers read this, to make the buffer one of their parts."""
         raise UserError(
             f"a {type(self).__name__} cannot be part of a CachedReplayBuffer or another manager, which would write to "
@@ -58,33 +71,37 @@ class _Selective:
         )
 
     @options.setter
-    def options(self, options: dict[str, Any]) -> None:
+    def options(self, options: dict[str, object]) -> None:
         self.__dict__["options"] = options
 
-    def add(self, batch: Any, buffer_ids: Any = None) -> tuple[Array, Array, Array, Array]:
+    @override
+    def add(self, batch: RolloutBatchProtocol, buffer_ids: BufferIds = None) -> Added:
         """Store transitions in the places that the host chooses."""
         with self._all_or_nothing(self._written_by_add(buffer_ids)):
-            result: tuple[Array, Array, Array, Array] = super().add(batch, buffer_ids)  # type: ignore[misc]
+            result = super().add(batch, buffer_ids)
         self.selection.follow(np.asarray(result[0]).reshape(-1))
         return result
 
-    def update(self, buffer: Any) -> Places:
+    @override
+    def update(self, buffer: ReplayBuffer) -> Places:
         """Copy the transitions of another buffer into this one."""
         with self._all_or_nothing({0: len(buffer)}):
-            places: Places = super().update(buffer)  # type: ignore[misc]
+            places: Places = super().update(buffer)
         self.selection.follow(np.asarray(places).reshape(-1))
         return places
 
-    def set_batch(self, batch: Any) -> None:
+    @override
+    def set_batch(self, batch: RolloutBatchProtocol) -> None:
         """Replace all transitions. The sampler treats them as new."""
         self.selection.settle()
-        super().set_batch(batch)  # type: ignore[misc]
-        self.selection.follow(super().sample_indices(0))  # type: ignore[misc]
+        super().set_batch(batch)
+        self.selection.follow(super().sample_indices(0))
 
+    @override
     def sample_indices(self, batch_size: int | None) -> Places:
         """Draw places with the sampler. Without a batch size, return all places, as the host does."""
         if batch_size is None or batch_size <= 0:
-            every: Places = super().sample_indices(batch_size)  # type: ignore[misc]
+            every: Places = super().sample_indices(batch_size)
             return every
         held = sum(len(part) for part, _ in self._parts())
         if held != len(self.selection):
@@ -92,18 +109,19 @@ class _Selective:
                 f"the buffer holds {held} transitions and its sampler has {len(self.selection)}: the buffer was "
                 "changed without the sampler; use only its own add, update, set_batch and reset"
             )
-        return self.selection.draw_places(batch_size)
+        return self.selection.places_of(slots_of(self.selection.draw(batch_size)))
 
+    @override
     def reset(self, keep_statistics: bool = False) -> None:
         """Remove all transitions and reset the sampler."""
-        super().reset(keep_statistics)  # type: ignore[misc]
+        super().reset(keep_statistics)
         self.selection = self.selection.emptied()
 
     def discard(self) -> None:
         """Drop the last sampled batch, because it was not trained on."""
         self.selection.discard()
 
-    def _parts(self) -> list[tuple[Any, int]]:
+    def _parts(self) -> list[tuple[ReplayBuffer, int]]:
         """The buffers that store rows, and the first place of each."""
         return [(self, 0)]
 
@@ -136,15 +154,28 @@ class _Selective:
 class SelectiveReplayBuffer(_Selective, ReplayBuffer):
     """Tianshou's replay buffer with a sampler that chooses which transitions are drawn."""
 
-    def __init__(self, size: int, *, sampler: Any, seed: int = 0, total_updates: int | None = None, **options: Any):
-        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+    def __init__(
+        self,
+        size: int,
+        *,
+        sampler: SamplerConfig | str = Predictive(),  # noqa: B008 (frozen)
+        seed: int = 0,
+        total_updates: int | None = None,
+        **options: Any,
+    ):
+        """`sampler` is a configuration or a name, `Adaptive()` or "adaptive"; annealed ones need `total_updates`."""
         _refuse(options)
         super().__init__(size, **options)
         self._choose_by(sampler, seed, total_updates)
 
     @classmethod
-    def from_data(  # type: ignore[override]
-        cls, *data: Any, sampler: Any, seed: int = 0, total_updates: int | None = None, **named: Any
+    def from_data(
+        cls,
+        *data: Any,
+        sampler: SamplerConfig | str = Predictive(),  # noqa: B008 (frozen)
+        seed: int = 0,
+        total_updates: int | None = None,
+        **named: Any,
     ) -> "SelectiveReplayBuffer":
         """A full buffer of recorded transitions, with the arguments of the host's `from_data`."""
         host = ReplayBuffer.from_data(*data, **named)
@@ -157,15 +188,17 @@ class SelectiveReplayBuffer(_Selective, ReplayBuffer):
 class _Part(ReplayBuffer):
     """One environment's part of a vector buffer. Only the vector buffer may write to it."""
 
-    def add(self, batch: Any, buffer_ids: Any = None) -> Any:
+    @override
+    def add(self, batch: RolloutBatchProtocol, buffer_ids: BufferIds = None) -> NoReturn:
         del batch, buffer_ids
         raise UserError(
             "a part of a SelectiveVectorReplayBuffer cannot be written to directly, because its sampler would miss it; "
             "use add(batch, buffer_ids=[…]) of the vector buffer"
         )
 
-    def update(self, buffer: Any) -> Any:
-        self.add(buffer)
+    @override
+    def update(self, buffer: ReplayBuffer) -> NoReturn:
+        self.add(buffer._meta)
 
 
 class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
@@ -176,12 +209,12 @@ class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
         total_size: int,
         buffer_num: int,
         *,
-        sampler: Any,
+        sampler: SamplerConfig | str = Predictive(),  # noqa: B008 (frozen)
         seed: int = 0,
         total_updates: int | None = None,
         **options: Any,
     ):
-        """`sampler` is a configuration such as `Adaptive()`; annealed ones need `total_updates`."""
+        """`sampler` is a configuration or a name, `Adaptive()` or "adaptive"; annealed ones need `total_updates`."""
         _refuse(options)
         checks.count("buffer_num", buffer_num)
         size = int(np.ceil(total_size / buffer_num))
@@ -190,13 +223,13 @@ class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
         self._choose_by(sampler, seed, total_updates)
 
     @classmethod
-    def from_data(cls, *data: Any, **options: Any) -> Any:
+    def from_data(cls, *data: object, **options: object) -> NoReturn:
         """Raises: recorded data does not say which environment a transition is from."""
         del data, options
         raise UserError("from_data fills a buffer of one environment; use SelectiveReplayBuffer.from_data")
 
     @override
-    def _parts(self) -> list[tuple[Any, int]]:
+    def _parts(self) -> list[tuple[ReplayBuffer, int]]:
         return list(zip(self.buffers, self._offset, strict=True))
 
     @override
@@ -204,52 +237,86 @@ class SelectiveVectorReplayBuffer(_Selective, VectorReplayBuffer):
         return Counter(range(self.buffer_num) if buffer_ids is None else map(int, buffer_ids))
 
 
-class Attachment(AbstractAttachment):
+class Attachment(AbstractHookedAttachment):
     """SAC, TD3 or DDPG with weighted losses."""
 
-    def __init__(self, algorithm: Any, buffer: Any):
-        self._algorithm, self._buffer = algorithm, buffer
-        super().__init__()
+    def __init__(self, algorithm: Supported, buffer: _Selective, logger: BaseLogger | None, measure_every: int | None):
+        self._algorithm, self._buffer, self._logger = algorithm, buffer, logger
+        super().__init__(algorithm, measure_every)
 
     @override
     def install(self) -> None:
-        algorithm, needs = self._algorithm, self.selection().needs
+        algorithm, needs = self._algorithm, self.needs
         for name in ("critic", "critic2"):
             critic = getattr(algorithm, name, None)
             if critic is not None:
                 self.watch(critic, Watched("critic", critic, [critic.last], needs, error_factor=0.5), is_stored)
         actor = algorithm.policy.actor
         self.watch(actor, Watched("actor", actor, _heads(actor), needs))
-        if isinstance(getattr(algorithm, "alpha", None), AutoAlpha):
+        if isinstance(algorithm, SAC) and isinstance(algorithm.alpha, AutoAlpha):
             self._weigh_temperature(algorithm.alpha)
+        if self._logger is not None:
+            self._log_to(self._logger)
 
     @override
     def selection(self) -> Selection:
-        selection: Selection = self._buffer.selection
-        return selection
+        return self._buffer.selection
 
     @override
     def device(self) -> torch.device:
-        device: torch.device = next(self._algorithm.policy.parameters()).device
-        return device
+        return next(self._algorithm.policy.parameters()).device
 
-    def _weigh_temperature(self, alpha: Any) -> None:
+    @override
+    def differentiate(self, slots: Places) -> None:
+        places = self.selection().places_of(slots)
+        twin = copy.copy(self._algorithm)
+        vars(twin).update(_cnt=0, _update_lagged_network_weights=_do_nothing)  # TD3 trains its actor in this update
+        optimizers = [optimizer._optim for optimizer in twin._optimizers]
+        if isinstance(twin, SAC) and isinstance(twin.alpha, AutoAlpha):
+            optimizers.append(twin.alpha._optim)
+        with policy_within_training_step(twin.policy), without_steps(optimizers):
+            batch = twin._preprocess_batch(self._buffer[places], self._buffer, places)
+            with torch_train_mode(twin):
+                twin._update_with_batch(batch)
+
+    def _log_to(self, logger: BaseLogger) -> None:
+        """Add the metrics to the update data that the logger writes."""
+        original = logger.log_update_data
+
+        def log_update_data(log_data: dict[str, object], step: int) -> None:
+            if step - logger.last_log_update_step >= logger.update_interval:
+                log_data = log_data | {f"selection/{name}": value for name, value in self.metrics().items()}
+            original(log_data, step)
+
+        vars(logger)["log_update_data"] = log_update_data
+        self._undo.append(partial(vars(logger).pop, "log_update_data"))
+
+    def _weigh_temperature(self, alpha: AutoAlpha) -> None:
         original, target = alpha.update, alpha._target_entropy
 
-        def update(entropy: torch.Tensor) -> float | None:
-            pending = self.selection().pending
+        def update(entropy: torch.Tensor) -> float:
+            pending = self.current()
             if pending is not None:
                 # The loss is a mean and linear in (target − entropy), so weighting that difference weights the loss.
                 entropy = target - pending.weights.reshape(entropy.shape) * (target - entropy)
-            result: float | None = original(entropy)
-            return result
+            return original(entropy)
 
-        alpha.update = update
-        self._undo.append(lambda: delattr(alpha, "update"))
+        vars(alpha)["update"] = update
+        self._undo.append(partial(vars(alpha).pop, "update"))
 
 
-def attach(algorithm: Any, buffer: Any) -> Attachment:
-    """Weight the losses of SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch."""
+def attach(
+    algorithm: Supported, buffer: ReplayBuffer, logger: BaseLogger | None = None, measure_every: int | None = None
+) -> Attachment:
+    """Weight the losses of SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch.
+
+    Args:
+        algorithm: The algorithm.
+        buffer: The buffer that it is trained from.
+        logger: The trainer's logger. What `Attachment.metrics` returns is added to the update data that it writes, with
+            the prefix "selection/".
+        measure_every: Number of updates after which the next log also measures the captured fraction; None for never.
+    """
     if type(algorithm) not in _SUPPORTED:
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
         raise TypeError(f"{type(algorithm).__name__} cannot be attached; supported are {names}")
@@ -258,28 +325,29 @@ def attach(algorithm: Any, buffer: Any) -> Attachment:
             f"the buffer is a {type(buffer).__name__}; use a SelectiveReplayBuffer, or a SelectiveVectorReplayBuffer "
             "for several environments"
         )
-    return Attachment(algorithm, buffer)
+    return Attachment(algorithm, buffer, logger, measure_every)
 
 
-def _heads(actor: Any) -> list[torch.nn.Module]:
+def _heads(actor: nn.Module) -> list[nn.Module]:
     """The output modules of an actor."""
-    if hasattr(actor, "last"):
-        return [actor.last]
-    if isinstance(getattr(actor, "sigma", None), torch.nn.Module):
-        return [actor.mu, actor.sigma]
+    last, mu, sigma = (getattr(actor, name, None) for name in ("last", "mu", "sigma"))
+    if isinstance(last, nn.Module):
+        return [last]
+    if isinstance(mu, nn.Module) and isinstance(sigma, nn.Module):
+        return [mu, sigma]
     raise TypeError(
         f"{type(actor).__name__} has a state-independent standard deviation, and its per-sample norm has no closed "
         "form here; use conditioned_sigma=True"
     )
 
 
-def _next_places(buffer: Any, begins: int, count: int) -> list[int]:
+def _next_places(buffer: ReplayBuffer, begins: int, count: int) -> list[int]:
     """The distinct places that the next `count` rows are written to."""
     first, size = buffer._insertion_idx, buffer.maxsize
     return [begins + (first + row) % size for row in range(min(count, size))]
 
 
-def _counters(buffer: Any) -> dict[str, Any]:
+def _counters(buffer: ReplayBuffer) -> dict[str, object]:
     saved = dict(vars(buffer))
     for name in _CHANGED_IN_PLACE:
         if isinstance(saved.get(name), np.ndarray):
@@ -287,14 +355,14 @@ def _counters(buffer: Any) -> dict[str, Any]:
     return saved
 
 
-def _read(batch: Any, places: Places) -> dict[str, Any]:
+def _read(batch: BatchProtocol, places: Places) -> Rows:
     """Copy rows. Ten times as fast as the host's own indexing."""
     return {
         key: _read(values, places) if type(values) is Batch else values[places] for key, values in vars(batch).items()
     }
 
 
-def _write(batch: Any, places: Places, rows: dict[str, Any]) -> None:
+def _write(batch: BatchProtocol, places: Places, rows: Rows) -> None:
     for key, values in rows.items():
         if isinstance(values, dict):
             _write(batch[key], places, values)
@@ -302,6 +370,10 @@ def _write(batch: Any, places: Places, rows: dict[str, Any]) -> None:
             batch[key][places] = values
 
 
-def _refuse(options: dict[str, Any]) -> None:
+def _do_nothing() -> None:
+    pass
+
+
+def _refuse(options: dict[str, object]) -> None:
     if options.get("stack_num", 1) != 1:
         raise UserError(f"stack_num is {options['stack_num']}; stacked frames are not supported, use stack_num=1")

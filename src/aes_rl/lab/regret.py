@@ -74,7 +74,7 @@ STREAMS: dict[str, Callable[[int, int], Norms]] = {
 
 
 def regret_of(
-    config: SamplerConfig,
+    config: SamplerConfig | str,
     norms: Norms,
     slots: int,
     updates: int,

@@ -21,7 +21,7 @@ from aes_rl.errors import UserError
 from aes_rl.lab.recorded import RecordedProblem
 from aes_rl.lab.variance import captured_fraction, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import default_forget_every
-from aes_rl.samplers.registry import overwriting_the_oldest, rule_for
+from aes_rl.samplers.registry import overwriting_the_oldest, resolve, rule_for
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
@@ -104,7 +104,7 @@ class Clock:
 
 
 def score_of(
-    config: SamplerConfig, problem: RecordedProblem, batch_size: int | None = None, seed: int = 1
+    config: SamplerConfig | str, problem: RecordedProblem, batch_size: int | None = None, seed: int = 1
 ) -> list[Point]:
     """Captured fractions of a sampler at the recorded moments, with the recorded run's batch size or another one."""
     facts = problem.facts
@@ -113,7 +113,7 @@ def score_of(
     clock = Clock(problem)
     last = int(problem.insertions[-1])
     rounds = int((last - facts.warm_up_steps) / updates_per_round)
-    scaled = in_rounds(config, updates_per_round, facts.capacity)
+    scaled = in_rounds(resolve(config), updates_per_round, facts.capacity)
     sampler = Sampler([scaled], capacity=clock.slots, total_updates=rounds)
     streams = Streams([seed], sampler.backend)
     generator = np.random.default_rng(seed)
@@ -171,8 +171,7 @@ def in_rounds(config: SamplerConfig, updates_per_round: float, capacity: int) ->
         if value is None:
             value = default_forget_every(capacity)
         options[name] = max(1, round(value / updates_per_round))
-    scaled: SamplerConfig = overwriting_the_oldest(config, **options)
-    return scaled
+    return overwriting_the_oldest(config, **options)
 
 
 def expected(problem: RecordedProblem, moment: int, slots: int, network: str | None = None) -> Float[Tensor, "n"]:

@@ -51,7 +51,7 @@ class Drifting:
 
 
 def captured_over_time(
-    config: SamplerConfig, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
+    config: SamplerConfig | str, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
 ) -> list[float]:
     """Captured fractions at regular intervals of a sampler that draws and gets the problem's norms as feedback."""
     sampler = Sampler([config], capacity=problem.slots, total_updates=updates)

@@ -107,7 +107,7 @@ class Collector:
 def run(
     config: Trajectory,
     task: str,
-    sampler_config: SamplerConfig,
+    sampler_config: SamplerConfig | str,
     *,
     capacity: int,
     updates: int,

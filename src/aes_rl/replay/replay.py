@@ -35,7 +35,7 @@ class Replay:
 
     def __init__(
         self,
-        samplers: Sequence[SamplerConfig],
+        samplers: Sequence[SamplerConfig | str],
         *,
         capacity: int,
         observation_size: int,
@@ -47,15 +47,15 @@ class Replay:
         dtype: torch.dtype = torch.float32,
         remembers_feedback: bool = False,
     ):
-        """Create buffers of `capacity` transitions, with one sampler configuration and one seed per member.
+        """Create buffers of `capacity` transitions, with one sampler (configuration or name) and one seed per member.
 
         `remembers_feedback` records the update of every slot's last report, so that feedback ages can be measured.
         """
-        if len(samplers) != len(seeds):
-            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
         self.sampler = Sampler(
             samplers, capacity=capacity, total_updates=total_updates, device=device, backend=backend, dtype=dtype
         )
+        if len(samplers) != len(seeds):
+            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
         self._backend = self.sampler.backend
         self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._backend, dtype)
         self.streams = Streams(seeds, self._backend)

@@ -16,22 +16,23 @@ from aes_rl.files import require_directory, write_whole
 from aes_rl.report import analysis, tables, verdicts
 from aes_rl.report.escaping import one_line
 from aes_rl.report.load import Results, load
-from aes_rl.report.page import Picture, PlainTable, Section, TableOf, markdown, page, picture
-from aes_rl.report.reference import Reference, read_reference
+from aes_rl.report.page import Content, PlainTable, TableOf, markdown, page
+from aes_rl.report.reference import read_reference
+from aes_rl.report.wording import counted
 
 _console = Console() if Console().is_terminal else Console(width=110)  # the table is wider than the default for logs
 
 
 @dataclass(frozen=True)
 class Report:
-    """Write tables, figures and a page for all runs below a directory, finished or not."""
+    """Write tables, figures and a page for all runs below one directory or several, finished or not."""
 
-    directory: tyro.conf.Positional[Path]
-    """Directory of a study, or of a single run."""
+    directories: tyro.conf.Positional[tuple[Path, ...]]
+    """Directories of studies or single runs. Runs of different directories are kept apart and can be compared."""
     output: Path | None = None
-    """Output directory; by default report/ in that directory."""
+    """Output directory; by default report/ in the directory, or report/ here if several are given."""
     title: str | None = None
-    """Title of the page; by default the name of the directory."""
+    """Title of the page; by default the names of the directories."""
     window: int = 10
     """Number of evaluations in the trailing mean that smooths curves and measures."""
     reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
@@ -44,53 +45,56 @@ class Report:
 
 def report(argv: list[str]) -> None:
     """Write the report, and print the table and the path of the page."""
-    args = tyro.cli(Report, prog="aes-rl report", args=argv)
-    write_report(args)
+    write_report(tyro.cli(Report, prog="aes-rl report", args=argv))
 
 
 def write_report(args: Report) -> Path:
     """Write the report and return the path of its page."""
     checks.count("window", args.window)
+    if not args.directories:
+        raise UserError("no directory given; name the directories of studies or runs, such as aes-rl report runs/demo")
     if find_spec("matplotlib") is None:
         raise UserError("the report needs matplotlib; pip install 'aes-rl[report]'")
-    results = load(args.directory)
+    results = load(*args.directories)
     references = [read_reference(path, args.reference_label) for path in args.reference]
     output = _output(args)
     rows = analysis.rows(results, args.window, args.tuned_seed)
-    fewest = min(len(curve.steps) for curve in results.curves)
-    if fewest < args.window:
-        results.add_problem(
-            f"scores are means of the last {args.window} evaluations and some runs have {fewest}; a smaller --window "
-            "averages over fewer evaluations"
-        )
+    _tell_short(results, args.window)
     made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
     judged = verdicts.verdicts(results, args.window)
-    pooled = verdicts.pooled_comparisons(results, args.window)
-    sections = _sections(results, judged, args.window, references, output / "figures")
-    write_whole(output / "measures.csv", tables.as_csv(rows))
-    write_whole(output / "measures.md", tables.as_markdown(made))
-    write_whole(output / "measures.tex", tables.as_latex(made))
-    smoothing = f"Scores are means of the last {args.window} evaluations. {_MEASURES}"
-    shown = [TableOf("The paper's measures, all seeds", made, smoothing, has_paper=True)]
+    together = verdicts.together(results, args.window)
+    from aes_rl.report.sections import sections  # matplotlib is slow to import
+
+    drawn = sections(results, judged, args.window, references, output / "figures")
+    smoothing = _smoothing(args.window)
+    shown = [TableOf("The paper's measures, all seeds", made, f"{smoothing} {_MEASURES}", has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
-    write_whole(output / "verdicts.csv", verdicts.as_csv(judged))
     comparisons = []
     if judged:
-        lines = verdicts.in_cells(judged)
-        comparisons.append(PlainTable("Less variance, higher score?", verdicts.HEAD, lines, _JUDGED))
-    write_whole(output / "together.csv", verdicts.pooled_as_csv(pooled))
-    if pooled:
-        lines = verdicts.pooled_in_cells(pooled)
-        comparisons.append(PlainTable("Pairs of samplers over all tasks", verdicts.POOLED_HEAD, lines, _POOLED))
-    title = one_line(args.title or f"Study {args.directory.resolve().name}")
+        title = "Lower gradient variance, higher score?"
+        comparisons.append(PlainTable(title, verdicts.HEAD, verdicts.in_cells(judged), _JUDGED, grouped=2))
+    if together:
+        lines = verdicts.together_in_cells(together)
+        comparisons.append(
+            PlainTable("All tasks together, in pairs", verdicts.TOGETHER_HEAD, lines, _TOGETHER, grouped=1)
+        )
+    content = Content(_title(args), smoothing, drawn, shown, comparisons)
     path = output / "index.html"
-    write_whole(path, page(title, results, args.window, sections, shown, comparisons))
-    write_whole(output / "report.md", markdown(title, results.problems, sections, shown, comparisons))
+    for name, text in {
+        "measures.csv": tables.as_csv(rows),
+        "measures.md": tables.as_markdown(made),
+        "measures.tex": tables.as_latex(made),
+        "verdicts.csv": verdicts.as_csv(judged),
+        "together.csv": verdicts.together_as_csv(together),
+        "report.md": markdown(results, content),
+        path.name: page(results, content),
+    }.items():
+        write_whole(output / name, text)
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
-    _console.print(f"scores are means of the last {args.window} evaluations (--window)")
+    _console.print(f"{smoothing} --window changes the number.", highlight=False)
     _console.print(f"the page is {path}", markup=False)
     return path
 
@@ -98,7 +102,7 @@ def write_report(args: Report) -> Path:
 def _output(args: Report) -> Path:
     """Create the output directory and its figures directory. A link inside a run directory is not followed."""
     if args.output is None:
-        output = args.directory / "report"
+        output = (args.directories[0] if len(args.directories) == 1 else Path()) / "report"
         require_directory(output)
     else:
         output = args.output
@@ -107,76 +111,50 @@ def _output(args: Report) -> Path:
     return output
 
 
+def _title(args: Report) -> str:
+    names = [directory.resolve().name for directory in args.directories]
+    if args.title is None and len(names) > 1:
+        return one_line(f"{', '.join(names[:-1])} and {names[-1]}")
+    return one_line(args.title or f"Study {names[0]}")
+
+
+def _smoothing(window: int) -> str:
+    if window == 1:
+        return "Final scores and measures are of single evaluations."
+    return f"Final scores and measures are of means of {window} evaluations."
+
+
+def _tell_short(results: Results, window: int) -> None:
+    """Tell of runs with fewer evaluations than a score is to be the mean of."""
+    fewest = min(len(curve.steps) for curve in results.curves)
+    if fewest < window:
+        results.tell(
+            f"final scores are means of the last {counted(window, 'evaluation')}, and some runs have {fewest}; use a "
+            "smaller --window"
+        )
+
+
 _MEASURES = (
-    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step at which it was reached;"
-    " for negative scores it rewards slow learning, so no best value is marked. Stability: final ÷ max, for negative "
-    "scores max ÷ final. Robustness: standard deviation across seeds (ddof 1), mean over the last 20 % of the steps."
+    "Max score: largest over the last 60 % of the steps. Learning speed: max score ÷ the step it was reached at; for "
+    "negative scores slower learning gives a higher value, so none is marked as best. Stability: final ÷ max, for "
+    "negative scores max ÷ final. Robustness: standard deviation over seeds (ddof 1), mean over the last 20 % of the "
+    "steps; – for one seed. With one evaluation there is no speed, stability or maximum. The paper's agents may have "
+    "had other settings than these."
 )
 _JUDGED = (
-    "Each sampler against uniform replay, over the seeds that both have. Captured: fraction of the removable gradient "
-    "variance that the sampler removed, mean over the second half of training (lowest to highest seed); by network: "
-    "the same for each network's gradient. Higher final score, higher mean return during training: probability that a "
-    "run of the sampler beats one of uniform replay, by the mean of the last evaluations and by the mean of all "
-    "evaluations (95 % bootstrap interval), and the p-value of a permutation test; above 0.05 the difference is not "
-    "significant. The p-values are not corrected for the number of comparisons: of twenty, one is below 0.05 by "
-    "chance."
+    "Each sampler against uniform replay over the seeds that both have. Captured fraction: share of the removable "
+    "gradient variance that the sampler removed, mean over the second half of training (lowest to highest seed); by "
+    "network: of each network's own gradient. Higher final score, higher mean return during training: probability that "
+    "a run of the sampler scores higher than one of uniform replay (95 % bootstrap interval), and the p-value of a "
+    "permutation test; above 0.05 there is no significant difference. The p-values are not corrected for the number of "
+    "comparisons: of twenty, one is below 0.05 by chance."
 )
-_POOLED = (
-    "Probability that a run of the sampler beats one of the other on the same task, mean over the tasks, by the mean "
-    "of the last evaluations and by the mean of all evaluations, and the p-value of a test that permutes the labels "
-    "within each task. The p-values are not corrected for the number of comparisons."
+_TOGETHER = (
+    "Probability that a run of the sampler scores higher than one of the other on the same task, mean over the tasks, "
+    "by final score and by mean return during training, with the p-value of a permutation test within tasks. The "
+    "p-values are not corrected for the number of comparisons."
 )
 _UNTOUCHED = "The paper tuned AES on one seed and reported all five; these are the measures over the others."
-
-
-def _sections(
-    results: Results, judged: list[verdicts.Verdict], window: int, references: list[Reference], directory: Path
-) -> list[Section]:
-    from aes_rl.report import figures
-
-    sections = []
-    for agent in dict.fromkeys(curve.agent for curve in results.curves):
-        drawn = figures.learning_curves(results, agent, window, references)
-        caption = f"{agent.upper()}: mean ± standard deviation over seeds."
-        shown: list[Picture] = [picture(figures.save(drawn, directory, f"curves_{agent}"), caption)]
-        captured = figures.captured_fractions(results, agent)
-        if captured is not None:
-            path = figures.save(captured, directory, f"captured_{agent}")
-            caption = (
-                "Share of the removable gradient variance that each sampler removes: median and range of the seeds."
-            )
-            shown.append(picture(path, caption))
-        variances = figures.gradient_variances(results, agent)
-        if variances is not None:
-            path = figures.save(variances, directory, f"variance_{agent}")
-            caption = (
-                "Variance of a batch's mean gradient: median and range of the seeds. Every sampler trains an agent of "
-                "its own, whose gradients differ in size, so the lines do not show which sampler removes more."
-            )
-            shown.append(picture(path, caption))
-        sections.append(Section(f"Learning curves, {agent.upper()}", shown))
-    for whole in analysis.aggregates(results, window):
-        scores = figures.save(figures.aggregate_scores(whole), directory, f"aggregate_{whole.agent}")
-        profiles = figures.save(figures.profiles(whole), directory, f"profiles_{whole.agent}")
-        caption = (
-            f"{_counted(len(whole.tasks), 'task')}, {_counted(len(whole.seeds), 'seed')} each. 0 is the mean first "
-            "evaluation on a task and 1 uniform replay's mean final score; intervals are 95 % stratified bootstrap."
-        )
-        shown = [picture(scores, caption), picture(profiles, "Performance profile, and sample efficiency.")]
-        sections.append(Section(f"All tasks together, {whole.agent.upper()}", shown))
-    against = figures.captured_against_score(judged)
-    if against is not None:
-        path = figures.save(against, directory, "captured_against_score")
-        caption = (
-            "Every sampler on every task, SAC filled, DDPG hollow: the share of the removable variance that it "
-            "removed, and the probability that a run of it has a higher score than one of uniform replay."
-        )
-        sections.append(Section("Variance against score", [picture(path, caption)]))
-    return sections
-
-
-def _counted(number: int, thing: str) -> str:
-    return f"{number} {thing}" if number == 1 else f"{number} {thing}s"
 
 
 def _terminal(made: list[tables.Line]) -> Table:
@@ -184,9 +162,8 @@ def _terminal(made: list[tables.Line]) -> Table:
     for before, line in zip([None, *made], made, strict=False):
         if before is None or (before.task, before.agent) != (line.task, line.agent):
             table.add_section()
-            table.add_row(
-                Text.assemble((f"{line.task} {line.agent.upper()}", "bold"), f", {_counted(line.seeds, 'seed')}")
-            )
+            table.add_row(Text.assemble((f"{line.task} {line.agent.upper()}", "bold"), f", {line.seeds_in_words}"))
         cells = [f"[bold green]{cell.text}[/]" if cell.is_best else cell.text for cell in line.cells]
-        table.add_row(Text(f"  {line.sampler}"), *cells)
+        source = f" (from {line.source})" if line.source and not line.sampler.endswith(f"({line.source})") else ""
+        table.add_row(Text(f"  {line.sampler}{source}"), *cells)
     return table

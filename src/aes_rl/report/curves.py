@@ -24,6 +24,10 @@ class Curve:
     steps: Steps
     scores: Array
     """Mean return of the test episodes at each step."""
+    rule: str
+    """Name of the sampler in the run's files. `sampler` adds the source where two sources have the same sampler."""
+    source: str = ""
+    """Which of several given directories the run is from; empty if one was given."""
 
     @property
     def key(self) -> Key:

@@ -42,6 +42,11 @@ def for_csv(text: str) -> str:
     return f"'{line}" if line.startswith(_FORMULA) else line
 
 
+def number_for_csv(value: float) -> float | str:
+    """A number for a CSV cell, which is empty if the number is missing (nan)."""
+    return "" if value != value else value
+
+
 def for_figure(text: str, most: int = 100) -> str:
     """A label for matplotlib, which reads dollar signs as math and omits names with a leading underscore.
 

@@ -1,5 +1,6 @@
 """The paper's five measures of a method on a task, as defined by the numbers in its table."""
 
+import math
 from typing import NamedTuple
 
 import numpy as np
@@ -12,13 +13,14 @@ class Measures(NamedTuple):
     """Measures of the mean test curve over seeds, smoothed by a trailing moving average."""
 
     learning_speed: float
-    """Max score ÷ the step of the max score. For negative scores slower is better, so no best value is marked."""
+    """Max score ÷ the step of the max score. For negative scores slower is better, so no best value is marked. nan if
+    there is one evaluation only, as are stability and max score."""
     learning_stability: float
     """Final performance ÷ max score; max ÷ final for negative scores, so that 1 is always best."""
     max_score: float
     """Largest score in the last 60 % of the steps."""
     robustness: float
-    """Standard deviation across seeds (ddof 1), mean over the last 20 % of the steps; 0 for one seed."""
+    """Standard deviation across seeds (ddof 1), mean over the last 20 % of the steps; nan for one seed."""
     final_performance: float
     """The last score."""
 
@@ -32,10 +34,12 @@ def measure(steps: NDArray[np.int64], scores: Array, window: int) -> Measures:
     largest, final = float(mean[peak]), float(mean[-1])
     below, above = (largest, final) if largest < 0 else (final, largest)
     latest = steps > 0.8 * steps[-1]
-    spread = smoothed[:, latest].std(axis=0, ddof=1).mean() if len(scores) > 1 else 0.0
+    spread = smoothed[:, latest].std(axis=0, ddof=1).mean() if len(scores) > 1 else math.nan
+    if len(steps) == 1:
+        return Measures(math.nan, math.nan, math.nan, float(spread), final)
     return Measures(
         learning_speed=largest / float(steps[peak]),
-        learning_stability=below / above if above else float("nan"),
+        learning_stability=below / above if above else math.nan,
         max_score=largest,
         robustness=float(spread),
         final_performance=final,
@@ -49,9 +53,26 @@ def smooth(scores: Array, window: int) -> Array:
     return np.stack([scores[..., max(0, end - window) : end].mean(axis=-1) for end in ends], axis=-1)
 
 
+def centred(scores: Array, window: int) -> Array:
+    """Centred moving average along the last axis, for figures.
+
+    Near the start, where curves rise, it averages over fewer scores on both sides, so that the curve is not shifted;
+    near the end over fewer after the point.
+    """
+    count, half = scores.shape[-1], window // 2
+    means = []
+    for index in range(count):
+        before = min(index, half)
+        means.append(scores[..., index - before : index + before + 1].mean(axis=-1))
+    return np.stack(means, axis=-1)
+
+
 def best_of(values: dict[str, Measures], name: str) -> set[str]:
-    """The methods with the best value of a measure. Learning speed has no best if a max score is negative."""
-    if len(values) < 2:
+    """The methods with the best value of a measure. Learning speed has no best if a max score is negative.
+
+    No value is best beside one that is missing.
+    """
+    if len(values) < 2 or any(math.isnan(getattr(value, name)) for value in values.values()):
         return set()
     if name == "learning_speed" and any(value.max_score < 0 for value in values.values()):
         return set()

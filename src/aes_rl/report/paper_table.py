@@ -45,7 +45,7 @@ def _number(cell: str) -> float:
 
 def _slip(task: str, agent: str, measures: Measures) -> str:
     if task == "Reacher" and agent == "sac":
-        return "scores are mean rewards a step, and the speeds miss an exponent"
+        return "scores are mean rewards per step, and the speeds miss an exponent"
     if measures.max_score == measures.learning_speed:
         return "the max score copies the learning speed"
     if measures.final_performance > measures.max_score:

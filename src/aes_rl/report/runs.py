@@ -104,14 +104,13 @@ def read_wall_seconds(directory: Path) -> float | None:
     return float(seconds)
 
 
-def read_variance(run: Run, members: set[Member], tables: Tables) -> dict[tuple[Member, str], Points]:
-    """Readings by run and metric: variance, captured_fraction and captured_fraction_NETWORK."""
-    paths = (run.directory / "metrics.csv", run.directory / "metrics.csv.gz")
+def read_variance(directory: Path, curves: list[Curve], tables: Tables) -> dict[tuple[Member, str], Points]:
+    """Readings of these runs, by run and metric: variance, captured_fraction and captured_fraction_NETWORK."""
+    paths = (directory / "metrics.csv", directory / "metrics.csv.gz")
     path = next((path for path in paths if files.is_file(path)), None)
     if path is None:
         return {}
-    task, agent = run.config.task, run.config.agent
-    by_text = {(sampler, str(seed)): (task, agent, sampler, seed) for _, _, sampler, seed in members}
+    by_text = {(curve.rule, str(curve.seed)): curve.member for curve in curves}
     readings: dict[tuple[Member, str], Points] = {}
     for number, row in tables.rows(path, ("env_step", "sampler", "seed", "metric", "value")):
         metric = row["metric"]
@@ -170,7 +169,8 @@ def _curves(path: Path, config: Config, tables: Tables) -> list[Curve]:
     curves = []
     for (sampler, seed), points in evaluations.items():
         steps, scores = zip(*points, strict=True)
-        curves.append(Curve(config.task, config.agent, sampler, seed, np.array(steps, np.int64), np.array(scores)))
+        numbers = np.array(steps, np.int64), np.array(scores)
+        curves.append(Curve(config.task, config.agent, sampler, seed, *numbers, rule=sampler))
     return curves
 
 

@@ -12,11 +12,16 @@ Array = NDArray[np.float64]
 
 
 class Interval(NamedTuple):
-    """An estimate with its 95 % bootstrap interval."""
+    """An estimate with its 95 % bootstrap interval, whose ends are nan if there is one run only."""
 
     value: float
     low: float
     high: float
+
+    @property
+    def has_ends(self) -> bool:
+        """Whether there is an interval around the value."""
+        return not math.isnan(self.low)
 
 
 def interquartile_mean(scores: Array) -> float:
@@ -54,20 +59,19 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
     """Permutation test of the mean over tasks. Labels are permuted within each task. nan if a score is nan."""
     if any(np.isnan(side).any() for pair in pairs for side in pair):
         return math.nan
-    observed = 0.0
+    happened = 0.0
     sums: Array = np.zeros(1)
     counts: Array = np.ones(1)
     for scores, others in pairs:
-        ways = _permuted_improvements(scores, others, repetitions)
-        observed += ways[0]
+        ways = _by_chance(scores, others, repetitions)
+        happened += ways[0]
         values, how_often = np.unique(ways.round(9), return_counts=True)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
-        repeats = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel())
-        counts = repeats.astype(np.float64, copy=False)  # they are; the type stub of bincount ignores its weights
-    return float(counts[np.abs(sums) >= abs(observed) - 1e-6].sum() / counts.sum())
+        counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel()).astype(np.float64)
+    return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
 
 
-def _permuted_improvements(scores: Array, others: Array, repetitions: int) -> Array:
+def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
     """Probability of improvement minus ½ for every permutation. The first value is the observed one."""
     runs = np.concatenate([scores, others])
     count, total = len(scores), len(runs)
@@ -117,7 +121,9 @@ def bootstrap(
 
 
 def with_interval(statistic: Callable[..., float], *matrices: Array, repetitions: int = 2000) -> Interval:
-    """A statistic and its bootstrap interval."""
+    """A statistic and its bootstrap interval. One run per method has no spread to resample, and no interval."""
+    if max(map(len, matrices)) < 2:
+        return Interval(statistic(*matrices), math.nan, math.nan)
     low, high = bootstrap(statistic, *matrices, repetitions=repetitions)
     return Interval(statistic(*matrices), float(low), float(high))
 

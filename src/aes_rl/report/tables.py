@@ -5,10 +5,13 @@ from collections.abc import Iterable
 from io import StringIO
 from typing import NamedTuple
 
+from aes_rl import paper
 from aes_rl.report.analysis import Row
-from aes_rl.report.escaping import for_csv, for_latex, for_markdown
+from aes_rl.report.escaping import for_csv, for_latex, for_markdown, number_for_csv
 from aes_rl.report.measures import Measures, best_of
+from aes_rl.report.wording import counted
 
+_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 COLUMNS = {
     "learning_speed": "learning speed",
     "learning_stability": "stability",
@@ -37,6 +40,14 @@ class Line(NamedTuple):
     seeds: int
     cells: tuple[Cell, ...]
     note: str
+    """Why the paper's numbers are not comparable, or an empty string."""
+    source: str = ""
+    """Which of several given directories the runs are from; empty if one was given."""
+
+    @property
+    def seeds_in_words(self) -> str:
+        """The number of seeds with its noun."""
+        return counted(self.seeds, "seed")
 
 
 def lines(rows: list[Row], is_untouched: bool = False) -> list[Line]:
@@ -53,8 +64,14 @@ def lines(rows: list[Row], is_untouched: bool = False) -> list[Line]:
             continue
         cells = tuple(_cell(row, own, name, row.sampler in best_of(values, name)) for name in COLUMNS)
         count = len(row.seeds) - is_untouched
-        made.append(Line(row.task, row.agent, row.sampler, count, cells, _note(row)))
+        made.append(Line(row.task, row.agent, row.sampler, count, cells, _note(row), row.source))
     return made
+
+
+def footnotes(made: list[Line]) -> dict[str, str]:
+    """The notes of the lines with the signs that refer to them, numbered in order of appearance."""
+    notes = dict.fromkeys(line.note for line in made if line.note)
+    return {note: str(number).translate(_RAISED) for number, note in enumerate(notes, 1)}
 
 
 def as_csv(rows: list[Row]) -> str:
@@ -62,31 +79,48 @@ def as_csv(rows: list[Row]) -> str:
     text = StringIO()
     writer = csv.writer(text, lineterminator="\n")
     kinds = ("", "untouched_", "paper_")
-    writer.writerow(
-        ["task", "agent", "sampler", "seeds", "env_steps", *(kind + name for kind in kinds for name in COLUMNS),
-         "paper_is_comparable", "paper_slip"]
-    )  # fmt: skip
+    names = ["task", "agent", "sampler", "source", "seeds", "env_steps"]
+    measures = [kind + name for kind in kinds for name in COLUMNS]
+    writer.writerow([*names, *measures, "paper_is_comparable", "paper_slip"])
     for row in rows:
         parts = (row.measures, row.untouched, row.paper.measures if row.paper else None)
-        numbers = [getattr(part, name) if part else "" for part in parts for name in COLUMNS]
+        numbers = [number_for_csv(getattr(part, name)) if part else "" for part in parts for name in COLUMNS]
         slip = row.paper.slip if row.paper else ""
-        names = [for_csv(row.task), row.agent, for_csv(row.sampler)]
+        names = [for_csv(row.task), row.agent, for_csv(row.sampler), for_csv(row.source)]
         writer.writerow([*names, len(row.seeds), row.steps, *numbers, row.is_comparable, slip])
     return text.getvalue()
 
 
-def as_markdown(made: list[Line], has_paper: bool = True) -> str:
-    """A Markdown table. The paper's values are in parentheses, with ≠ if they are not comparable."""
-    head = ["task", "agent", "sampler", "seeds", *COLUMNS.values()]
+def as_markdown(made: list[Line]) -> str:
+    """One Markdown table. The paper's values are in parentheses, with the sign of a footnote if not comparable."""
+    sources = ["from"] if any(line.source for line in made) else []
+    head = ["task", "agent", "sampler", *sources, "seeds", *COLUMNS.values()]
+    text = [markdown_row(head), markdown_row("---" for _ in head)]
+    signs = footnotes(made)
+    for line in made:
+        own = [line.source] if sources else []
+        names = [for_markdown(name) for name in (line.task, line.agent.upper(), line.sampler, *own)]
+        text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper=True)]))
+    return "\n".join(text) + "\n"
+
+
+def as_markdown_of_cell(made: list[Line], signs: dict[str, str], has_paper: bool) -> str:
+    """A narrow Markdown table of one task and agent."""
+    sources = ["from"] if any(line.source for line in made) else []
+    head = ["sampler", *sources, "seeds", *COLUMNS.values()]
     text = [markdown_row(head), markdown_row("---" for _ in head)]
     for line in made:
-        cells = [
-            (f"**{cell.text}**" if cell.is_best else cell.text) + (_beside(cell) if has_paper else "")
-            for cell in line.cells
-        ]
-        names = [for_markdown(name) for name in (line.task, line.agent, line.sampler)]
-        text.append(markdown_row([*names, str(line.seeds), *cells]))
-    return "\n".join(text) + "\n"
+        names = [for_markdown(name) for name in ([line.sampler, line.source] if sources else [line.sampler])]
+        text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper)]))
+    return "\n".join(text)
+
+
+def _markdown_cells(line: Line, signs: dict[str, str], has_paper: bool) -> list[str]:
+    return [
+        (f"**{cell.text}**" if cell.is_best else cell.text)
+        + (f" ({cell.paper}{signs.get(line.note, '')})" if cell.paper and has_paper else "")
+        for cell in line.cells
+    ]
 
 
 def as_latex(made: list[Line]) -> str:
@@ -105,8 +139,9 @@ def number(value: float) -> str:
     if value != value:
         return "–"
     if value and abs(value) < 0.1:
-        return f"{value:.2e}"
-    return f"{value:.3f}" if abs(value) < 10 else f"{value:.1f}"
+        digits, exponent = f"{value:.2e}".split("e")
+        return f"{digits}e{int(exponent)}"
+    return f"{value:.3f}" if abs(value) < 10 else f"{value:.{1 if abs(value) < 10_000 else 0}f}"
 
 
 def _measures(row: Row, is_untouched: bool) -> Measures | None:
@@ -114,18 +149,16 @@ def _measures(row: Row, is_untouched: bool) -> Measures | None:
 
 
 def _cell(row: Row, own: Measures, name: str, is_best: bool) -> Cell:
-    paper = number(getattr(row.paper.measures, name)) if row.paper else ""
-    return Cell(number(getattr(own, name)), is_best, paper, row.is_comparable)
+    theirs = number(getattr(row.paper.measures, name)) if row.paper else ""
+    return Cell(number(getattr(own, name)), is_best, theirs, row.is_comparable)
 
 
 def _note(row: Row) -> str:
     if row.paper is None or row.is_comparable:
         return ""
-    return row.paper.slip or f"the paper's horizon differs from our {row.steps:,} steps"
-
-
-def _beside(cell: Cell) -> str:
-    return f" ({'' if cell.is_comparable else '≠ '}{cell.paper})" if cell.paper else ""
+    if row.paper.slip:
+        return f"error in the paper's table: {row.paper.slip}"
+    return f"the paper's runs have {paper.horizon(row.task, row.agent):,} steps, these {row.steps:,}"
 
 
 def markdown_row(cells: Iterable[str]) -> str:

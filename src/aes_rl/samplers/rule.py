@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from dataclasses import Field, dataclass
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -14,8 +14,9 @@ from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal
 
 
+@runtime_checkable
 class SamplerConfig(Protocol):
-    """The options of a rule: a frozen dataclass with one field per option."""
+    """The configuration of a sampler: an instance of a frozen dataclass, such as `Adaptive()`."""
 
     __dataclass_fields__: ClassVar[dict[str, Field[object]]]
 

@@ -12,7 +12,7 @@ from aes_rl import backends, checks
 from aes_rl.backends import AbstractBackend
 from aes_rl.errors import UserError
 from aes_rl.samplers import reports
-from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.registry import resolve, rule_for
 from aes_rl.samplers.rule import AbstractRule, SamplerConfig, Setting
 from aes_rl.types import Array, BackendName, Draw, Signal, Signals, as_tensor
 
@@ -31,7 +31,7 @@ class Sampler:
 
     def __init__(
         self,
-        configs: Sequence[SamplerConfig],
+        configs: Sequence[SamplerConfig | str],
         *,
         capacity: int,
         total_updates: int | None = None,
@@ -39,14 +39,15 @@ class Sampler:
         backend: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
     ):
-        """Create one member per configuration; equal neighbours share a rule. `dtype` is that of the weights."""
+        """Create one member per configuration; equal neighbours share a rule. `dtype` is that of the weights.
+
+        A configuration may be given by name, with options if any: "adaptive:nu=auto,floor=0.1".
+        """
         checks.count("capacity", capacity)
         if total_updates is not None:
             checks.count("total_updates", total_updates)
         checks.choice("dtype", dtype, (torch.float32, torch.float64))
-        if not configs:
-            raise ValueError("no sampler was given; pass one configuration per member, such as [Adaptive()]")
-        self.configs = tuple(configs)
+        self.configs = tuple(map(resolve, _listed(configs)))
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
@@ -216,6 +217,14 @@ class Sampler:
 
     def _part(self, draw: Draw, members: slice) -> Draw:
         return draw if len(self._slices) == 1 else draw.of_members(members)
+
+
+def _listed(configs: Sequence[SamplerConfig | str]) -> Sequence[SamplerConfig | str]:
+    if isinstance(configs, str) or not isinstance(configs, Sequence):
+        raise TypeError(f"the samplers are {configs!r}; pass a list with one configuration per member: [{configs!r}]")
+    if not configs:
+        raise ValueError("no sampler was given; pass one configuration per member, such as [Adaptive()]")
+    return configs
 
 
 def _slices(

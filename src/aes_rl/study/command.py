@@ -11,13 +11,16 @@ import tyro
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
 
-from aes_rl import checks
+from aes_rl import checks, extensions, files
 from aes_rl.errors import RunError
 from aes_rl.machine import on_signals
-from aes_rl.study.grid import RunGroup, Study, prepare
+from aes_rl.options import Config, from_json
+from aes_rl.study import summary as summary_table
+from aes_rl.study.grid import STUDY_FILE, RunGroup, Study, prepare
 from aes_rl.study.local import LocalExecutor
 from aes_rl.study.schedule import AbstractExecutor, Event, Summary, execute
 from aes_rl.study.worker import progress_of
+from aes_rl.training.run_files import is_finished
 
 _console = Console()
 _LOG_INTERVAL = 60
@@ -49,7 +52,7 @@ class Execution:
 
 @dataclass(frozen=True)
 class Compare:
-    """Train all combinations of task, agent, sampler and seed; the same command resumes a stopped study."""
+    """Train all combinations of task, agent, sampler and seed; the directory alone resumes a stopped study."""
 
     directory: tyro.conf.Positional[Path]
     """Directory of the study's files."""
@@ -58,13 +61,38 @@ class Compare:
 
 
 def compare(argv: list[str]) -> None:
-    """Run a study and print a summary."""
-    args = tyro.cli(Compare, prog="aes-rl compare", args=argv)
+    """Run a study and print a summary; in the directory of a study, options that are not given are the study's."""
+
+    def parsed(study: Study) -> Compare:
+        default = Compare(tyro.MISSING, study, Execution())
+        return tyro.cli(Compare, prog="aes-rl compare", args=argv, default=default)
+
+    path = directory_in(argv, lambda: parsed(Study()).directory) / STUDY_FILE
+    args = parsed(begun(Study, path) or Study())
+    if not is_typed("--tasks", argv):
+        for task in args.study.tasks:
+            extensions.require_trust(task, str(path))
     run_study(args.study, args.directory, args.execution)
+
+
+def directory_in(argv: list[str], otherwise: Callable[[], Path]) -> Path:
+    """The directory on a command line, where it is the first argument, or else what a parser finds."""
+    return Path(argv[0]) if argv and not argv[0].startswith("-") else otherwise()
+
+
+def is_typed(option: str, argv: list[str]) -> bool:
+    """Whether an option is on the command line."""
+    return any(argument.partition("=")[0] == option for argument in argv)
+
+
+def begun(kind: type[Config], path: Path) -> Config | None:
+    """What a directory was begun with, if it was."""
+    return from_json(kind, files.read_json(path), path.name) if files.is_file(path) else None
 
 
 def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     """Train the unfinished run groups with a progress display; raises if a group failed after all retries."""
+    require_engine(execution)
     groups = prepare(study, directory)
     runs = sum(group.runs for group in groups)
     _console.print(f"{runs} runs in {len(groups)} groups, in {directory}")
@@ -75,6 +103,8 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
         executor.close()
     counts = {group.name: group.runs for group in groups}
     done = sum(counts[name] for name in summary.finished + summary.skipped)
+    if done:
+        summary_table.show(summary_table.lines(groups, directory), _console)
     _console.print(f"{done} of {runs} runs are finished. Write the report with\n  aes-rl report {directory}")
     if summary.failed:
         last_lines = "; ".join(f"{name}: {_last_line(reason)}" for name, reason in summary.failed.items())
@@ -103,6 +133,12 @@ class _Stopped(Exception):
     """A signal has arrived."""
 
 
+def require_engine(execution: Execution) -> None:
+    """Raise if the chosen engine is not installed."""
+    if execution.engine == "ray":
+        extensions.require_extra("ray", "ray")
+
+
 def executor_of(execution: Execution, device: str) -> AbstractExecutor:
     """The chosen executor, for groups that train on a device."""
     if execution.engine == "local":
@@ -120,7 +156,8 @@ def progress_display(
     steps = {group.name: group.config.env_steps for group in groups}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, TextColumn("{task.fields[scores]}"), console=_console) as bars:
-        whole = bars.add_task("groups", total=len(groups), scores="")
+        before = sum(is_finished(directory / group.name) for group in groups)
+        whole = bars.add_task("groups", total=len(groups), completed=before, scores="")
         tasks: dict[str, TaskID] = {}
         logged: dict[str, float] = {}
 
@@ -140,8 +177,9 @@ def progress_display(
         def refresh(running: list[str]) -> None:
             for name in running:
                 progress = progress_of(directory / name)
-                scores = "  ".join(f"{sampler} {score:.0f}" for sampler, score in progress.get("scores", {}).items())
-                step = progress.get("env_step", 0)
+                own = "  ".join(f"{sampler} {score:.0f}" for sampler, score in progress.scores.items())
+                scores = f"mean return: {own}" if own else ""
+                step = progress.env_step
                 bars.update(tasks[name], completed=step, scores=scores)
                 if not _console.is_terminal and time.monotonic() - logged[name] > _LOG_INTERVAL:
                     logged[name] = time.monotonic()

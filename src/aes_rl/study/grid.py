@@ -14,6 +14,7 @@ from aes_rl.training.presets import Preset
 from aes_rl.training.vector import simulator
 
 AgentName = Literal["sac", "ddpg"]
+STUDY_FILE = "study.json"
 _OWN_OPTIONS = ("task", "agent", "samplers", "seeds", "env_steps")
 """Training options that the study sets by an option of its own."""
 
@@ -105,7 +106,7 @@ def prepare(study: Study, directory: Path) -> list[RunGroup]:
     for task in study.tasks:
         extensions.trust(task)
         simulator.make(task).close()
-    path = directory / "study.json"
+    path = directory / STUDY_FILE
     wanted = json.loads(json.dumps(asdict(study)))
     if files.is_file(path):
         run_files.require_same_options(f"{directory} holds another study", files.read_json(path), wanted)
@@ -115,6 +116,5 @@ def prepare(study: Study, directory: Path) -> list[RunGroup]:
     files.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for group in groups:
         own = directory / group.name
-        run_files.check_directory(own, group.config)
-        run_files.write_config(own, group.config)
+        run_files.write_config(own, run_files.settled(own, group.config))
     return groups

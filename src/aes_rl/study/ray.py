@@ -3,16 +3,11 @@
 import traceback
 from pathlib import Path
 
+import ray
 from typing_extensions import override
 
 from aes_rl import extensions
-from aes_rl.errors import UserError
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
-
-try:
-    import ray
-except ImportError as error:
-    raise UserError("Ray is not installed; pip install 'aes-rl[ray]'") from error
 
 
 class RayExecutor(AbstractExecutor):

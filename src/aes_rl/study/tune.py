@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -11,30 +11,36 @@ import tyro
 from rich.console import Console
 
 from aes_rl import checks, extensions, files, paper
-from aes_rl.errors import RunError, UserError
-from aes_rl.study.command import Execution, execute_with_progress, executor_of, run_study
+from aes_rl.errors import RunError
+from aes_rl.study.command import (
+    Execution,
+    begun,
+    directory_in,
+    execute_with_progress,
+    executor_of,
+    is_typed,
+    require_engine,
+    run_study,
+)
 from aes_rl.study.grid import AgentName, RunGroup, Study, configured
 from aes_rl.training import Training, preset, run_files
 from aes_rl.training.presets import Preset
 from aes_rl.training.run_files import is_finished
 
 _console = Console()
+_SEARCH_FILE = "tune.json"
 _SEARCHED = ("floor", "nu", "retention", "forget_every")
 """The options of AES that are searched."""
 
 
 @dataclass(frozen=True)
-class Tune:
-    """Search AES's κ, ν, ϱ and M on one seed, then compare the best values over all seeds; reruns resume."""
+class Search:
+    """What is searched; a directory holds one search."""
 
-    directory: tyro.conf.Positional[Path]
-    """Directory of the trials and the comparison."""
     task: str = "HalfCheetah-v5"
     """The task to tune on."""
     agent: AgentName = "sac"
     """The learner."""
-    trials: int = 30
-    """Number of parameter settings to try; a rerun with a larger number adds trials."""
     seed: int = paper.TUNED_SEED
     """The seed of every trial."""
     seeds: tuple[int, ...] = paper.SEEDS
@@ -45,6 +51,20 @@ class Tune:
     """Environment steps per run; by default the preset's horizon."""
     set: tuple[str, ...] = ()
     """Further training options as name=value."""
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Search AES's κ, ν, ϱ and M on one seed, then compare the best values over all seeds.
+
+    In the directory of a search, options that are not given are the search's: the directory alone resumes it.
+    """
+
+    directory: tyro.conf.Positional[Path]
+    """Directory of the trials and the comparison."""
+    search: Annotated[Search, tyro.conf.arg(name="")] = field(default_factory=Search)
+    trials: int = 30
+    """Number of parameter settings to try; a rerun with a larger number adds trials."""
     compare: bool = True
     """Whether to run the comparison after the search."""
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
@@ -55,15 +75,23 @@ class Tune:
 
 def tune(argv: list[str]) -> None:
     """Search, print the best parameters, and compare."""
-    run_search(tyro.cli(Tune, prog="aes-rl tune", args=argv))
+
+    def parsed(search: Search) -> Tune:
+        return tyro.cli(Tune, prog="aes-rl tune", args=argv, default=Tune(tyro.MISSING, search))
+
+    path = directory_in(argv, lambda: parsed(Search()).directory) / _SEARCH_FILE
+    args = parsed(begun(Search, path) or Search())
+    if not is_typed("--task", argv):
+        extensions.require_trust(args.search.task, str(path))
+    run_search(args)
 
 
 def run_search(args: Tune) -> dict[str, float]:
     """The best parameters, by option name."""
-    try:
-        import optuna
-    except ImportError as error:
-        raise UserError("tuning needs Optuna; pip install 'aes-rl[tune]'") from error
+    extensions.require_extra("tune", "optuna")
+    require_engine(args.execution)
+    import optuna
+
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     distributions: dict[str, optuna.distributions.BaseDistribution] = {
         "floor": optuna.distributions.FloatDistribution(0.02, 0.5),
@@ -71,9 +99,10 @@ def run_search(args: Tune) -> dict[str, float]:
         "retention": optuna.distributions.FloatDistribution(0.1, 0.99),
         "forget_every": optuna.distributions.IntDistribution(30, 10_000, log=True),
     }
-    search = optuna.create_study(direction="maximize")
-    extensions.trust(args.task)
-    untuned = _untuned(args)
+    trials = optuna.create_study(direction="maximize")
+    search = args.search
+    extensions.trust(search.task)
+    untuned = _untuned(search)
     untuned.require_learning()
     executor = executor_of(args.execution, untuned.device)
     batch_size = min(executor.most_jobs, 8)
@@ -81,26 +110,29 @@ def run_search(args: Tune) -> dict[str, float]:
         for start in range(0, args.trials, batch_size):
             numbers = range(start, min(start + batch_size, args.trials))
             # A new seed per batch; otherwise a rerun would suggest its first trials again.
-            search.sampler = optuna.samplers.TPESampler(seed=args.seed + 1000 * (start + 1))
-            batch = [_trial(args, number, lambda: search.ask(distributions).params) for number in numbers]
+            trials.sampler = optuna.samplers.TPESampler(seed=search.seed + 1000 * (start + 1))
+            batch = [_trial(args, number, lambda: trials.ask(distributions).params) for number in numbers]
+            if not files.is_file(args.directory / _SEARCH_FILE):  # not before a trial of an older search was checked
+                files.write_whole(args.directory / _SEARCH_FILE, json.dumps(asdict(search), indent=1) + "\n")
             execute_with_progress(batch, args.directory, executor, args.execution.retries)
             for group in batch:
                 own = args.directory / group.name
                 if is_finished(own):
-                    params = {name: getattr(group.config.sampler.adaptive, name) for name in distributions}
+                    params = {name: getattr(group.config.sampler["adaptive"], name) for name in distributions}
                     value = _score(own)
-                    search.add_trial(optuna.create_trial(params=params, distributions=distributions, value=value))
+                    trials.add_trial(optuna.create_trial(params=params, distributions=distributions, value=value))
     finally:
         executor.close()
-    if not [trial for trial in search.trials if trial.value is not None]:
+    if not [trial for trial in trials.trials if trial.value is not None]:
         raise RunError(f"no trial finished; see {args.directory / 'trials'}")
-    best: dict[str, float] = search.best_trial.params
-    files.write_whole(args.directory / "best.json", json.dumps({"score": search.best_value, **best}, indent=1) + "\n")
-    _console.print(f"best of {args.trials} trials on seed {args.seed}: {search.best_value:.1f} with {best}")
+    best: dict[str, float] = trials.best_trial.params
+    files.write_whole(args.directory / "best.json", json.dumps({"score": trials.best_value, **best}, indent=1) + "\n")
+    _console.print(f"best of {args.trials} trials on seed {search.seed}: {trials.best_value:.1f} with {best}")
     if args.compare:
         settings = tuple(f"sampler.adaptive.{name}={value}" for name, value in best.items())
-        study = Study((args.task,), (args.agent,), seeds=args.seeds, preset=args.preset, env_steps=args.env_steps,
-                      set=(*args.set, "sampler.adaptive.retention_end=null", *settings))  # fmt: skip
+        study = Study((search.task,), (search.agent,), seeds=search.seeds, preset=search.preset,
+                      env_steps=search.env_steps,
+                      set=(*search.set, "sampler.adaptive.retention_end=null", *settings))  # fmt: skip
         run_study(study, args.directory / "comparison", args.execution)
     return best
 
@@ -111,23 +143,22 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
     directory = args.directory / name
     if files.is_file(directory / "config.json"):
         config = run_files.read_config(directory)
-        searched = {name: getattr(config.sampler.adaptive, name) for name in _SEARCHED}
-        run_files.check_directory(directory, _tuned(args, searched))
-        return RunGroup(name, config)
-    config = _tuned(args, suggest())
+        searched = {name: getattr(config.sampler["adaptive"], name) for name in _SEARCHED}
+        return RunGroup(name, run_files.settled(directory, _tuned(args.search, searched)))
+    config = _tuned(args.search, suggest())
     run_files.write_config(directory, config)
     return RunGroup(name, config)
 
 
-def _tuned(args: Tune, searched: Mapping[str, float]) -> Training:
-    config = _untuned(args)
-    adaptive = replace(config.sampler.adaptive, retention_end=None, **searched)
-    return replace(config, sampler=replace(config.sampler, adaptive=adaptive))
+def _tuned(search: Search, searched: Mapping[str, float]) -> Training:
+    config = _untuned(search)
+    options: dict[str, float | None] = {"retention_end": None, **searched}
+    return replace(config, sampler={**config.sampler, "adaptive": replace(config.sampler["adaptive"], **options)})
 
 
-def _untuned(args: Tune) -> Training:
-    base = replace(preset(args.preset, args.task, args.agent), samplers=("adaptive",), seeds=(args.seed,))
-    return configured(base, args.env_steps, args.set)
+def _untuned(search: Search) -> Training:
+    base = replace(preset(search.preset, search.task, search.agent), samplers=("adaptive",), seeds=(search.seed,))
+    return configured(base, search.env_steps, search.set)
 
 
 def _score(directory: Path) -> float:

@@ -12,14 +12,16 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TypedDict
 
 import torch
 
 from aes_rl import files
 from aes_rl.errors import UserError
+from aes_rl.options import from_json
 from aes_rl.training import Interrupted, Runner, run_files
 
 STOPPED = 3
@@ -47,29 +49,26 @@ def train_group(directory: Path, threads: int = 1) -> None:
         runner.close()
 
 
-class Progress(TypedDict, total=False):
-    """The latest progress of a running worker; empty if unknown."""
+@dataclass(frozen=True)
+class Progress:
+    """How far a worker has come."""
 
-    env_step: int
-    scores: dict[str, float]
-    """Mean return of each sampler."""
+    env_step: int = 0
+    scores: Mapping[str, float] = field(default_factory=dict)
+    """Mean return of each sampler in the newest evaluation."""
 
 
 def progress_of(directory: Path) -> Progress:
-    """The progress of the worker that trains into a directory."""
+    """The latest progress of a running worker; at step 0 if unknown."""
     try:
-        found = files.read_json(directory / "progress.json")
+        return from_json(Progress, files.read_json(directory / "progress.json"), "progress.json")
     except (OSError, UserError):
-        return {}
-    step, scores = found.get("env_step"), found.get("scores")
-    if not isinstance(step, int) or not isinstance(scores, dict):
-        return {}
-    return {"env_step": step, "scores": scores}
+        return Progress()
 
 
 def _write_progress(directory: Path, env_step: int, runner: Runner) -> None:
-    progress: Progress = {"env_step": env_step, "scores": runner.mean_scores()}
-    files.write_whole(directory / "progress.json", json.dumps(progress))
+    progress = Progress(env_step, runner.mean_scores())
+    files.write_whole(directory / "progress.json", json.dumps(asdict(progress)))
 
 
 def _stop_with_parent() -> None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from aes_rl.backends import choose
-from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.registry import resolve, rule_for
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.testing.scenarios import (
     SHORT,
@@ -268,13 +268,13 @@ CHECKS: tuple[Check, ...] = (
 
 
 def check_sampler(
-    config: SamplerConfig,
+    config: SamplerConfig | str,
     *,
     members: Sequence[int] = (1, 3),
     capacities: Sequence[int] = (1, 7, 64, 1000),
     backends: Sequence[BackendName] = ("numba", "torch"),
 ) -> None:
-    """Run all checks on the sampler with a configuration; raise AssertionError at the first failure.
+    """Run all checks on the sampler with a configuration or a name; raise AssertionError at the first failure.
 
     The rule of the configuration must be registered in `aes_rl.samplers.registry.RULES`. Each statistical check has a
     false-alarm rate of one in a million and fixed seeds, so a sampler that passes keeps passing. The checks of
@@ -285,7 +285,7 @@ def check_sampler(
         for count in members:
             for capacity in capacities:
                 for check in CHECKS:
-                    check(Case(config, count, capacity, backend))
+                    check(Case(resolve(config), count, capacity, backend))
 
 
 def _report_same(run: SimulatedRun, first: torch.Tensor, second: torch.Tensor) -> None:

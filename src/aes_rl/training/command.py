@@ -1,29 +1,29 @@
 """The commands train (with a progress display), evaluate and record."""
 
-import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, get_args
 
 import numpy as np
 import torch
 import tyro
 from numpy.typing import ArrayLike
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
+from rich.text import Text
 
 from aes_rl import extensions
 from aes_rl.errors import RunError, UserError
 from aes_rl.files import write_whole
-from aes_rl.training import checkpoint, memory, run_files
+from aes_rl.samplers.sampler import Sampler
+from aes_rl.training import arguments, checkpoint, memory, run_files
 from aes_rl.training.config import Training
 from aes_rl.training.evaluation import Evaluator
-from aes_rl.training.presets import Preset, preset
 from aes_rl.training.runner import Interrupted, Runner
 from aes_rl.training.state import RunState
 from aes_rl.training.vector import simulator
@@ -65,40 +65,29 @@ class Record:
 
 
 def train(argv: list[str]) -> None:
-    """Train a run in a directory, or continue it; the options are those of `Training`."""
-    # The preset decides the defaults of all other options, so it is read before them.
-    first = argparse.ArgumentParser(add_help=False)
-    first.add_argument("directory", nargs="?")
-    first.add_argument("--preset", choices=get_args(Preset), default="default")
-    first.add_argument("--task", default=Training.task)
-    first.add_argument("--agent", choices=("sac", "ddpg"), default=Training.agent)
-    known, _ = first.parse_known_args(argv)
-    if argv == [known.directory] and run_files.is_run(Path(known.directory)):
-        _continue(Path(known.directory))
-        return
-
-    @dataclass(frozen=True)
-    class Train:
-        """Train agents with different samplers and seeds as one population. A directory alone continues its run."""
-
-        directory: tyro.conf.Positional[Path]
-        """Directory for the run's files."""
-        config: Annotated[Training, tyro.conf.arg(name="")]
-        preset: Preset = "default"
-        """Defaults of the other options: this package's, or the paper's for its eight tasks."""
-
-    start = preset(known.preset, known.task, known.agent)
-    args = tyro.cli(Train, prog="aes-rl train", args=argv, default=Train(tyro.MISSING, start, known.preset))
-    extensions.trust(args.config.task)
-    run_training(args.config, args.directory)
-
-
-def _continue(directory: Path) -> None:
-    """Continue a run with the options in its directory."""
-    config = run_files.read_config(directory)
-    if (directory / "evaluations.csv").exists() and not checkpoint.exists(directory / "checkpoint"):
-        raise UserError(f"{directory} has no checkpoint to continue from; to start its run over, give the options too")
+    """Train a run in a directory, continue it, or extend it; the options are those of `Training`."""
+    directory, config = arguments.parse(argv)
+    if run_files.is_run(directory):
+        _tell_extension(run_files.parse_config(directory), config)
     run_training(config, directory)
+
+
+def _tell_extension(begun: Training, config: Training) -> None:
+    """Say if a run is extended, and what of it depends on its length."""
+    if config.env_steps <= begun.env_steps:
+        return
+    _console.print(f"extending the run from {begun.env_steps:,} to {config.env_steps:,} environment steps")
+    annealed = []
+    for name, own in zip(config.samplers, config.sampler_configs[:: len(config.seeds)], strict=True):
+        try:
+            Sampler([own], capacity=2)  # raises if it needs the length of the run
+        except UserError:
+            annealed.append(name)
+    if annealed:
+        _console.print(
+            f"{', '.join(annealed)}: options that change over the run follow its new length from here on, so the "
+            f"result is not that of an uninterrupted run of {config.env_steps:,} steps"
+        )
 
 
 def run_training(config: Training, directory: Path) -> None:
@@ -120,6 +109,8 @@ def run_training(config: Training, directory: Path) -> None:
         raise SystemExit(stop.exit_code) from None
     finally:
         runner.close()
+    episodes = f"{config.evaluation_episodes} test episode{'s' if config.evaluation_episodes > 1 else ''}"
+    _console.print(f"mean return over {episodes} per seed, after {runner.scored_step:,} environment steps:")
     _console.print(_scores(runner))
     _console.print(f"curves, metrics and checkpoint are in {directory}")
 
@@ -151,7 +142,8 @@ def record(argv: list[str]) -> None:
         if not 0 <= args.member < len(run.config.members):
             raise UserError(f"member is {args.member}; the run has members 0 to {len(run.config.members) - 1}")
         with closing(_make_rendered(run.config.task)) as environment:
-            frames = _frames(run, environment, args)
+            with simulator.exits_as_errors(f"the environment of member {args.member} ended its process in an episode"):
+                frames = _frames(run, environment, args)
             milliseconds = 1000 / environment.metadata.get("render_fps", 30)
     output = args.output or args.run / "episode.gif"
     write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=milliseconds, loop=0))
@@ -208,11 +200,16 @@ def loaded(directory: Path, device: Device = None) -> RunState:
 
 @contextmanager
 def _progress(runner: Runner) -> Iterator[Callable[[int], None]]:
-    """A bar with steps per second, time left and every sampler's newest score; in a log, one line per evaluation."""
+    """A bar with steps per second and time left, and every sampler's newest mean return below it.
+
+    In a log, there is one line per evaluation instead.
+    """
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.fields[status]}"), console=_console) as bar:
-        label = f"{runner.config.task} {runner.config.agent}"
-        task = bar.add_task(label, total=runner.config.env_steps, completed=runner.first_step, status="")
+    bar = Progress(*columns, TextColumn("{task.fields[speed]}"), console=_console)
+    returns = Text()
+    label = f"{runner.config.task} {runner.config.agent}"
+    task = bar.add_task(label, total=runner.config.env_steps, completed=runner.first_step, speed="")
+    with Live(Group(bar, returns), console=_console):
         started, shown, logged = time.monotonic(), 0.0, runner.scored_step
         is_log = not _console.is_terminal
 
@@ -223,15 +220,23 @@ def _progress(runner: Runner) -> Iterator[Callable[[int], None]]:
             if now - shown < 0.2 and not has_new_score and env_step != runner.config.env_steps:
                 return
             shown = now
-            speed = (env_step - runner.first_step) / max(now - started, 1e-9)
-            scores = "  ".join(f"{name} {score:.0f}" for name, score in runner.mean_scores().items())
-            status = f"{speed:.0f} steps/s  {scores}"
-            bar.update(task, completed=env_step, status=status)
+            speed = f"{(env_step - runner.first_step) / max(now - started, 1e-9):.0f} steps/s"
+            bar.update(task, completed=env_step, speed=speed)
+            returns.plain = _newest_returns(runner)
             if has_new_score:  # a log does not show the bar
                 logged = runner.scored_step
-                _console.print(f"{label} step {logged:,} of {runner.config.env_steps:,}  {status}", soft_wrap=True)
+                steps = f"step {logged:,} of {runner.config.env_steps:,}"
+                _console.print(f"{label} {steps}  {speed}  {returns.plain}", soft_wrap=True)
 
         yield advance
+
+
+def _newest_returns(runner: Runner) -> str:
+    if not runner.scores:
+        first = min(runner.config.evaluation_interval, runner.config.env_steps)
+        return f"first evaluation at step {first:,}"
+    scores = "  ".join(f"{name} {score:.0f}" for name, score in runner.mean_scores().items())
+    return f"mean return: {scores}"
 
 
 def _scores(runner: Runner) -> Table:

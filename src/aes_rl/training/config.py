@@ -1,112 +1,66 @@
 """The options of a training run: one frozen dataclass, from which the command line is generated."""
 
 import re
-from dataclasses import dataclass, field, make_dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from itertools import combinations
-from typing import Any, Literal
 
 from aes_rl import checks, extensions, paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import UserError
-from aes_rl.samplers.registry import RULES, with_options_of, without_options
+from aes_rl.samplers.registry import (
+    RULES,
+    configure,
+    find,
+    rule_for,
+    with_options_of,
+    without_options,
+)
+from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.training.option_groups import Main, Recording, Resources, Rounds
 from aes_rl.types import Signal
 
-extensions.load()  # SamplerOptions below has a field for every registered sampler
+extensions.load()  # processes that this one starts train with the same samplers
 PAPER_TASKS = tuple(f"{name}-v5" for name in paper.TASKS)
-TRAINABLE = tuple(name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs)
-"""Samplers that learn from draws. Full information would need every slot's gradient after every update."""
+_LONGEST_EVALUATION_INTERVAL = 10_000
+_LONGEST_CHECKPOINT_INTERVAL = 50_000
 _MAX_MEMBERS = 4096
 _MAX_EPISODES = 100_000
 _MAX_PROCESSES = 1000
 _MAX_TASK_LENGTH = 200
 
 
-def field_of(sampler: str) -> str:
-    """Name of the field of `SamplerOptions` with the options of a sampler."""
+def option_key(sampler: str) -> str:
+    """Key of a sampler's options in `Training.sampler`."""
     return without_options(sampler).replace("-", "_")
 
 
-SamplerOptions: Any = make_dataclass(
-    "SamplerOptions",
-    [(field_of(name), RULES[name].config_type, field(default_factory=RULES[name].config_type)) for name in TRAINABLE],
-    frozen=True,
-)
-"""Options of every registered sampler, one field per sampler."""
-
-
 @dataclass(frozen=True)
-class Training:
-    """Options of a training run. Every combination of a sampler and a seed is one member of the population."""
+class Training(Resources, Recording, Rounds, Main):
+    """Options of a training run. Every combination of a sampler and a seed is one member of the population.
 
-    task: str = "HalfCheetah-v5"
-    """A Gymnasium task with vector observations and actions; the paper's eight are InvertedPendulum,
-    InvertedDoublePendulum, Reacher, Hopper, HalfCheetah, Walker2d, Ant and Humanoid (v5)."""
-    agent: Literal["sac", "ddpg"] = "sac"
-    """The learning algorithm; its options are below, under its name."""
-    samplers: tuple[str, ...] = ("adaptive",)
-    """Samplers to compare, by name: uniform, prioritized, adaptive, predictive, last-value, naive. Options after a
-    colon apply to that entry alone, so that one sampler can occur twice: adaptive adaptive:nu=auto,floor=0.1."""
-    seeds: tuple[int, ...] = (0,)
-    """Seeds; there is one member per sampler and seed."""
-    env_steps: int = 1_000_000
-    """Environment steps per member."""
-    capacity: int = 1_000_000
-    """Replay buffer slots per member."""
-    steps_per_round: int = 1
-    """Environment steps between two rounds of updates (H in the paper's Algorithms 1 and 2)."""
-    updates_per_round: int = 1
-    """Updates per round (1 in the paper's Algorithm 2, m in Algorithm 1)."""
-    evaluate_every: int = 10_000
-    """Environment steps between two evaluations."""
-    evaluation_episodes: int = 10
-    """Deterministic test episodes per member and evaluation, on separate environments."""
-    longest_evaluation: int = 10_000
-    """Maximum number of steps per test episode; longer ones are cut off there."""
-    log_every: int = 1000
-    """Environment steps between two rows of losses and weights in metrics.csv."""
-    measure_variance_every: int | None = None
-    """Environment steps between two measurements of the gradient variance that each sampler removes; None for never."""
-    measured_slots: int = 10_000
-    """Slots per measurement, chosen uniformly."""
-    trace_every: int | None = None
-    """Environment steps between two recordings of the gradient norms of the first member's slots; the laboratory
-    simulates samplers on them. None for never."""
-    traced_slots: int = 8192
-    """Slots of a full buffer in such a recording."""
-    checkpoint_every: int = 50_000
-    """Environment steps between two checkpoints; one is also written at the end and on interruption."""
-    device: str = "cpu"
-    """Device of replay, sampler and agent: cpu, cuda or cuda:N."""
-    tf32: bool = False
-    """Whether a GPU may round the inputs of matrix products to TensorFloat-32 (10-bit mantissa): faster, less exact."""
-    workers: int | None = None
-    """Processes that step environments; 0 steps them in the learner's process, which is the default for up to two
-    members."""
-    evaluation_workers: int | None = None
-    """Processes that run test episodes; 0 runs them in the learner's process. With a GPU, training continues meanwhile
-    and has priority; the default is then all cores but two, and on the CPU as many as `workers`."""
-    tensorboard: bool = False
-    """Whether to write TensorBoard files too; needs the extra tensorboard."""
+    An option of None that follows from env_steps is a number once the run has begun: see `resolved`.
+    """
+
     sac: SAC = field(default_factory=SAC)
     """Options of SAC."""
     ddpg: DDPG = field(default_factory=DDPG)
     """Options of DDPG."""
-    sampler: SamplerOptions = field(default_factory=SamplerOptions)
-    """Options of the samplers, by name."""
+    sampler: Mapping[str, SamplerConfig] = field(default_factory=dict)
+    """Options of the samplers, by name; the others have their defaults."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "sampler", _completed(self.sampler, self.samplers))
         for name in (
             "env_steps",
             "capacity",
             "steps_per_round",
             "updates_per_round",
-            "evaluate_every",
             "evaluation_episodes",
             "longest_evaluation",
             "log_every",
             "measured_slots",
             "traced_slots",
-            "checkpoint_every",
         ):
             checks.count(name, getattr(self, name))
         if len(self.task) > _MAX_TASK_LENGTH:
@@ -119,7 +73,7 @@ class Training:
                 f"{len(self.samplers):,} samplers × {len(self.seeds):,} seeds are more than the {_MAX_MEMBERS:,} "
                 "members that one run may have; divide them among several runs"
             )
-        for name in ("measure_variance_every", "trace_every"):
+        for name in ("evaluate_every", "checkpoint_every", "measure_variance_every", "trace_every"):
             if getattr(self, name) is not None:
                 checks.count(name, getattr(self, name))
         for name in ("workers", "evaluation_workers"):
@@ -127,12 +81,6 @@ class Training:
                 checks.non_negative(name, getattr(self, name))
                 if getattr(self, name) > _MAX_PROCESSES:
                     raise UserError(f"{name} is {getattr(self, name):,}; there may be {_MAX_PROCESSES} at most")
-        for name in self.samplers:
-            if without_options(name) not in TRAINABLE:
-                known = ", ".join(TRAINABLE)
-                raise UserError(
-                    f"unknown sampler {without_options(name)!r}; the samplers are {known}, and --module adds your own"
-                )
         for kind, values in (("seeds", self.seeds), ("samplers", self.samplers)):
             if not values:
                 raise UserError(f"no {kind} were given; give at least one")
@@ -147,10 +95,12 @@ class Training:
             raise UserError(
                 "trace_every needs one update per environment step: a recording counts visits by insertions"
             )
-        if self.trace_every is not None and self.sampler_configs[0].overwrite != "fifo":
+        first = self.sampler_configs[0]
+        overwrite = getattr(first, "overwrite", None) or getattr(rule_for(first), "overwrite", None)
+        if self.trace_every is not None and overwrite != "fifo":
             raise UserError(
                 f"trace_every needs a first sampler that overwrites the oldest slot, such as uniform; "
-                f"{self.samplers[0]} overwrites by {self.sampler_configs[0].overwrite!r}"
+                f"{self.samplers[0]} overwrites by {overwrite!r}"
             )
 
     @property
@@ -164,19 +114,46 @@ class Training:
         return [(name, seed) for name in self.samplers for seed in self.seeds]
 
     @property
-    def sampler_configs(self) -> list[Any]:
+    def sampler_configs(self) -> list[SamplerConfig]:
         """Sampler options of every member."""
         by_name = self._configs_by_name()
         return [by_name[name] for name, _ in self.members]
 
-    def _configs_by_name(self) -> dict[str, Any]:
-        return {name: with_options_of(name, getattr(self.sampler, field_of(name))) for name in self.samplers}
+    def _configs_by_name(self) -> dict[str, SamplerConfig]:
+        return {name: with_options_of(name, self.sampler[option_key(name)]) for name in self.samplers}
 
     @property
     def warm_up_steps(self) -> int:
         """Environment steps with uniform actions before the first update."""
         own = self.agent_config.warm_up_steps
         return own if own is not None else max(1, min(self.agent_config.longest_warm_up, self.env_steps // 10))
+
+    @property
+    def evaluation_interval(self) -> int:
+        """Environment steps between two evaluations."""
+        return self.evaluate_every or max(1, min(_LONGEST_EVALUATION_INTERVAL, self.env_steps // 10))
+
+    @property
+    def checkpoint_interval(self) -> int:
+        """Environment steps between two checkpoints."""
+        return self.checkpoint_every or max(1, min(_LONGEST_CHECKPOINT_INTERVAL, self.env_steps // 3))
+
+    def resolved(self, like: "Training | None" = None) -> "Training":
+        """The configuration with numbers where None follows from env_steps: those of another run, or else its own.
+
+        A run that is extended keeps the numbers that it began with.
+        """
+        other = like or self
+        warm_up_steps = self.agent_config.warm_up_steps
+        if warm_up_steps is None:
+            warm_up_steps = other.warm_up_steps
+        return replace(
+            self,
+            evaluate_every=self.evaluate_every or other.evaluation_interval,
+            checkpoint_every=self.checkpoint_every or other.checkpoint_interval,
+            sac=replace(self.sac, warm_up_steps=warm_up_steps) if self.agent == "sac" else self.sac,
+            ddpg=replace(self.ddpg, warm_up_steps=warm_up_steps) if self.agent == "ddpg" else self.ddpg,
+        )
 
     def require_learning(self) -> None:
         """Raise if the run would end before its first update, or a sampler uses a network that the agent lacks."""
@@ -187,12 +164,29 @@ class Training:
             )
         known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
         for config in self.sampler_configs:
-            unknown = set(getattr(config, "networks", None) or ()) - known
-            if unknown:
-                raise UserError(f"networks is {config.networks}; {self.agent} has {', '.join(sorted(known))}")
+            networks = getattr(config, "networks", None)
+            if set(networks or ()) - known:
+                raise UserError(f"networks is {networks}; {self.agent} has {', '.join(sorted(known))}")
 
     @property
     def total_updates(self) -> int:
         """Number of updates in the whole run, at least one."""
         learning_steps = max(0, self.env_steps - self.warm_up_steps)
         return max(1, -(-learning_steps // self.steps_per_round) * self.updates_per_round)
+
+
+def _completed(given: Mapping[str, SamplerConfig], samplers: tuple[str, ...]) -> dict[str, SamplerConfig]:
+    """Options of all samplers known so far and of those of the run, so that config.json holds everything it used."""
+    for name in map(without_options, samplers):
+        if Signal.EVERY_GRADIENT_NORM in find(name).needs:
+            raise UserError(f"sampler {name!r} needs the gradients of all slots after every update; train with others")
+    known = {option_key(name): name for name, rule in RULES.items() if Signal.EVERY_GRADIENT_NORM not in rule.needs}
+    options = {key: configure(name) for key, name in known.items()}
+    for name, config in given.items():
+        key = option_key(name)
+        if key not in known:
+            raise UserError(f"sampler has options of {name!r}; the samplers are {', '.join(known.values())}")
+        if rule_for(config) is not find(known[key]):
+            raise UserError(f"sampler has {config!r} for {name}; give {find(known[key]).config_type.__name__}()")
+        options[key] = config
+    return options

@@ -40,7 +40,11 @@ class EpisodeRunner:
 
     def run(self, episodes: Episodes) -> tuple[list[float], list[int]]:
         """Return and length of each episode."""
-        count = len(episodes.numbers)
+        with simulator.exits_as_errors(f"the environment of member {episodes.member} ended its process in an episode"):
+            return self._run(episodes)
+
+    def _run(self, episodes: Episodes) -> tuple[list[float], list[int]]:
+        member, count = episodes.member, len(episodes.numbers)
         while len(self._environments) < count:
             self._environments.append(simulator.make(self._task))
         size, actions = len(episodes.layers[0][0]), len(self._half)
@@ -49,25 +53,26 @@ class EpisodeRunner:
         observation = np.zeros((self._episodes, size), np.float32)
         for row, environment, seed in zip(episodes.numbers, self._environments, episodes.seeds, strict=False):
             first, _ = environment.reset(seed=seed)
-            observation[row] = as_observation(first, size, episodes.member)
+            observation[row] = as_observation(first, size, member)
         returns, lengths = [0.0] * count, [0] * count
         running = list(enumerate(episodes.numbers))
         while running:
+            if not np.isfinite(observation).all():
+                raise RunError(f"a test observation of member {member} is not finite; look at the environment")
             action = greedy_actions(episodes.layers, observation, actions)
             if not np.isfinite(action).all():
-                raise RunError(f"the policy of member {episodes.member} gives actions that are not finite; it diverged")
+                raise RunError(f"the policy of member {member} gives actions that are not finite; it diverged")
             for episode, row in list(running):
                 step = self._environments[episode].step(self._middle + self._half * action[row])
                 next_observation, reward, terminated, truncated, _ = step
-                observation[row] = as_observation(next_observation, size, episodes.member)
-                returns[episode] += as_number("the reward", reward, episodes.member)
+                observation[row] = as_observation(next_observation, size, member)
+                returns[episode] += as_number("the reward", reward, member)
                 lengths[episode] += 1
-                if terminated or truncated or lengths[episode] == self._max_steps:
+                ends = as_number("terminated", terminated, member) + as_number("truncated", truncated, member)
+                if ends or lengths[episode] == self._max_steps:
                     running.remove((episode, row))
         if not np.isfinite(returns).all():
-            raise RunError(
-                f"a test episode of member {episodes.member} has the return {max(returns)}; look at its rewards"
-            )
+            raise RunError(f"a test episode of member {member} has the return {max(returns)}; look at its rewards")
         return returns, lengths
 
     def close(self) -> None:

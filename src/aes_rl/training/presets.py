@@ -1,13 +1,12 @@
 """The paper's hyper-parameters, by agent and task."""
 
-from dataclasses import replace
 from typing import Literal
 
 from aes_rl import paper
 from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import UserError
 from aes_rl.samplers.adaptive import Adaptive
-from aes_rl.training.config import SamplerOptions, Training
+from aes_rl.training.config import Training
 
 Preset = Literal["default", "paper"]
 
@@ -41,7 +40,7 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         env_steps=paper.horizon(task, agent),
         sac=SAC(value_function=True, learning_rate=1e-4, policy_regularization=1e-3, warm_up_steps=1000),
         ddpg=DDPG(),
-        sampler=replace(SamplerOptions(), adaptive=adaptive),
+        sampler={"adaptive": adaptive},
     )
 
 

@@ -6,12 +6,13 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+import gymnasium
 import torch
 from filelock import FileLock, Timeout
 
@@ -20,9 +21,14 @@ from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import RunError, UserError
 from aes_rl.machine import cores
 from aes_rl.options import from_json
-from aes_rl.training.config import TRAINABLE, SamplerOptions, Training, field_of
+from aes_rl.samplers import registry
+from aes_rl.samplers.registry import RULES, find, without_options
+from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.training.config import Training, option_key
 
 _LOCK, _CONFIG, _MANIFEST = "lock", "config.json", "manifest.json"
+_MODULES, _MOST_MODULES = "modules", 10
+"""Key in config.json of the modules that the user gave, and how many of them are shown."""
 _PACKAGES = ("aes-rl", "torch", "numpy", "gymnasium", "mujoco")
 
 
@@ -80,6 +86,11 @@ def is_finished(directory: Path) -> bool:
     return files.is_file(directory / _MANIFEST)
 
 
+def reopen(directory: Path) -> None:
+    """Mark the directory's run as unfinished."""
+    (directory / _MANIFEST).unlink(missing_ok=True)
+
+
 def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     """The last step in a table of evaluations (0 if it is empty), and its mean returns by sampler and seed."""
     last = 0
@@ -113,13 +124,27 @@ def exclusive_use(directory: Path, timeout: float) -> Iterator[None]:
         lock.release()  # the file stays: another process may be waiting for it
 
 
-def check_directory(directory: Path, config: Training) -> None:
-    """Raise if the directory holds a run with another configuration, or something else."""
+def settled(directory: Path, config: Training, may_extend: bool = False) -> Training:
+    """The configuration to train with in a directory; raises if it holds another run, or something else.
+
+    Options of None that follow from env_steps have the numbers of the directory's run, if there is one. If `may_extend`
+    is true, env_steps may be larger than that run's.
+    """
     if files.is_file(directory / _CONFIG):
-        there, here = (_flattened(asdict(_effective(one))) for one in (_parse_config(directory), config))
-        require_same_options(f"{directory} holds a run with another configuration", there, here)
+        begun = parse_config(directory)
+        # Equal options may differ in effect, such as those of a sampler that only one of the two uses: they are not
+        # what has changed.
+        before, after = (_flattened(asdict(one)) for one in (begun, config))
+        changed = [name for name, value in after.items() if value != before.get(name)]
+        config = config.resolved(begun)
+        there, here = (_flattened(asdict(_effective(one))) for one in (begun.resolved(), config))
+        if may_extend and config.env_steps > begun.env_steps:
+            changed.remove("env_steps")
+        problem = f"{directory} holds a run with another configuration"
+        require_same_options(problem, there, {name: here[name] for name in changed})
     elif directory.exists() and any(path.name not in (_LOCK, f".{_CONFIG}.unfinished") for path in directory.iterdir()):
         raise UserError(f"{directory} is not empty and holds no run; choose another directory")
+    return config.resolved()
 
 
 def require_same_options(problem: str, there: dict[str, object], here: dict[str, object]) -> None:
@@ -142,12 +167,11 @@ def _flattened(options: dict[str, object], prefix: str = "") -> dict[str, object
 
 def _effective(config: Training) -> Training:
     """The configuration with every option that cannot change the results at its default."""
-    used = {field_of(name) for name in config.samplers}
-    options = {name: getattr(config.sampler, name) for name in used}
+    used = {option_key(name) for name in config.samplers}
     sac, ddpg = (config.sac, DDPG()) if config.agent == "sac" else (SAC(), config.ddpg)
     return replace(
         config,
-        sampler=replace(SamplerOptions(), **options),
+        sampler={name: options for name, options in config.sampler.items() if name in used},
         sac=sac,
         ddpg=ddpg,
         workers=None,
@@ -156,19 +180,26 @@ def _effective(config: Training) -> Training:
 
 
 def write_config(directory: Path, config: Training) -> None:
-    """Write config.json."""
+    """Write config.json, with the names of the modules that the user gave."""
     directory.mkdir(parents=True, exist_ok=True)
-    files.write_whole(directory / _CONFIG, json.dumps(asdict(config), indent=1) + "\n")
+    values = asdict(config) | ({_MODULES: extensions.names()} if extensions.names() else {})
+    files.write_whole(directory / _CONFIG, json.dumps(values, indent=1) + "\n")
 
 
 def read_config(directory: Path) -> Training:
     """The configuration of a run from any source; imports no module unless the user has typed its name."""
-    config = _parse_config(directory)
-    extensions.require_trust(config.task, str(directory / _CONFIG))
+    config = parse_config(directory)
+    require_trust(directory, config)
     return config
 
 
-def _parse_config(directory: Path) -> Training:
+def require_trust(directory: Path, config: Training) -> None:
+    """Raise if the task of a directory's run would import a module that the user did not type."""
+    extensions.require_trust(config.task, str(directory / _CONFIG))
+
+
+def parse_config(directory: Path) -> Training:
+    """The configuration of a run from any source, whose task may not be trusted yet; imports no module."""
     path = directory / _CONFIG
     if not files.is_file(path):
         raise UserError(f"{directory} holds no run: there is no {_CONFIG} in it")
@@ -176,12 +207,43 @@ def _parse_config(directory: Path) -> Training:
     missing = [name for name in ("task", "agent", "samplers", "seeds", "env_steps") if name not in values]
     if missing:
         raise UserError(f"{path} has no {missing[0]}; it was not written by aes-rl")
-    options = values.get("sampler")
-    if isinstance(options, dict):  # options of samplers that are not registered here are ignored
-        known = {field_of(name) for name in TRAINABLE}
-        values["sampler"] = {name: value for name, value in options.items() if name in known}
-    config: Training = from_json(Training, values, _CONFIG)
-    return config
+    _require_modules(path, values.pop(_MODULES, []), values)
+    return from_json(Training, values | {"sampler": _sampler_options(values)}, _CONFIG)
+
+
+def _require_modules(path: Path, modules: object, values: Mapping[str, object]) -> None:
+    """Raise if a sampler or task is unknown because a module that the run was started with is not imported.
+
+    The module is named and not imported: the file may come from a stranger.
+    """
+    given = [name for name in modules if extensions.is_name(name)] if isinstance(modules, list) else []
+    missing = "".join(f" --module {name}" for name in given[:_MOST_MODULES] if name not in extensions.names())
+    if not missing:
+        return
+    unknown = [f"sampler {name!r}" for name in _named_samplers(values) if name not in registry.names()]
+    task = values["task"]
+    if isinstance(task, str) and ":" not in task and task not in gymnasium.registry:
+        unknown.append(f"task {task!r}")
+    if unknown:
+        raise UserError(
+            f"{path} has the {unknown[0]}, which is not known here; the run was started with{missing}: if you trust "
+            "what that imports, add it to the command"
+        )
+
+
+def _named_samplers(values: Mapping[str, object]) -> list[str]:
+    samplers = values["samplers"]
+    return [without_options(text) for text in samplers if isinstance(text, str)] if isinstance(samplers, list) else []
+
+
+def _sampler_options(values: Mapping[str, object]) -> dict[str, SamplerConfig]:
+    """Sampler options in a config.json; those of samplers that are neither used nor known here are ignored."""
+    given = values.get("sampler", {})
+    if not isinstance(given, dict):
+        raise UserError(f"{_CONFIG}.sampler is a JSON {type(given).__name__}; it must be an object of options")
+    types = {option_key(name): find(name).config_type for name in [*RULES, *_named_samplers(values)]}
+    where = f"{_CONFIG}.sampler"
+    return {key: from_json(types[key], own, f"{where}.{key}") for key, own in given.items() if key in types}
 
 
 def write_manifest(directory: Path, config: Training, wall_seconds: float) -> None:

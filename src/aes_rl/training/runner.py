@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from typing_extensions import override
 
-from aes_rl import files
+from aes_rl import extensions, files
 from aes_rl.errors import RunError, UserError
 from aes_rl.lab import recorded
 from aes_rl.lab.measure import measure
@@ -58,12 +58,14 @@ class Runner:
     """One run in one directory. Iterate over `steps` to train; it yields after every step."""
 
     def __init__(self, config: Training, directory: Path, lock_timeout: float = 10.0):
-        """Start the run, or continue it from its newest checkpoint.
+        """Start the run, or continue it from its newest checkpoint; a larger env_steps extends it.
 
         If another process trains in the directory, wait at most `lock_timeout` seconds for it to leave.
         """
+        if config.tensorboard:
+            extensions.require_extra("tensorboard", "tensorboard")
+        config = _settled(directory, config)  # raises before anything is written there
         config.require_learning()
-        _check_directory(directory, config)  # before anything is written there
         simulator.make(config.task).close()  # raises if there is no such task
         self.config, self.directory = config, directory
         self._evaluator: Evaluator | None = None
@@ -73,7 +75,7 @@ class Runner:
         """The signal that asked the run to stop after the current step."""
         with ExitStack() as opened:
             opened.enter_context(run_files.exclusive_use(directory, lock_timeout))
-            _check_directory(directory, config)  # another process may have written there meanwhile
+            _settled(directory, config)  # another process may have written there meanwhile
             self.state = RunState(config)
             opened.callback(self.state.close)
             self._trains_during_evaluation = self.state.device.type == "cuda"
@@ -84,6 +86,8 @@ class Runner:
             if self.was_resumed:
                 sizes |= checkpoint.load(self.state, self._checkpoints, renames_damaged=True)
             self.first_step = self.state.env_step
+            if self.first_step < config.env_steps:
+                run_files.reopen(directory)
             self._tables = {}
             for name, columns in (("evaluations", EVALUATION_COLUMNS), ("metrics", METRIC_COLUMNS)):
                 self._tables[name] = run_files.Table(directory / f"{name}.csv", columns, sizes[name])
@@ -142,10 +146,10 @@ class Runner:
             self._measure()
         if config.trace_every and step.env_step % config.trace_every == 0:
             recorded.record_moment(state.agent, state.replay, _trace_facts(config), self.directory / "trace")
-        if step.env_step % config.evaluate_every == 0 or is_last:
+        if step.env_step % config.evaluation_interval == 0 or is_last:
             self._start_evaluation()
         self._poll_evaluation(is_last)
-        is_saved = self._stop_signal is not None or is_last or step.env_step % config.checkpoint_every == 0
+        is_saved = self._stop_signal is not None or is_last or step.env_step % config.checkpoint_interval == 0
         if is_saved:
             self.save()
         return is_saved
@@ -155,7 +159,7 @@ class Runner:
         state = self.state
         state.replay.check()
         self._finish_evaluation()
-        evaluation = -(-state.env_step // self.config.evaluate_every)  # rounded up: a run's last one may come early
+        evaluation = -(-state.env_step // self.config.evaluation_interval)  # rounded up: the last may come early
         seeds = state.evaluation_seeds(evaluation, self.config.evaluation_episodes)
         if self._evaluator is None:
             workers = self._evaluation_workers(np.size(seeds))
@@ -252,11 +256,12 @@ class Runner:
         self._stop_signal = number
 
 
-def _check_directory(directory: Path, config: Training) -> None:
-    """Raise if the directory belongs to another run, or its run cannot be continued."""
-    run_files.check_directory(directory, config)
+def _settled(directory: Path, config: Training) -> Training:
+    """The configuration to train with; raises if the directory has another run, or its run cannot be continued."""
+    config = run_files.settled(directory, config, may_extend=True)
     if run_files.is_finished(directory) and not checkpoint.exists(directory / "checkpoint"):
         raise UserError(f"{directory} holds a finished run and no checkpoint; choose another directory")
+    return config
 
 
 def _update_metrics(learned: Learned) -> dict[str, list[float]]:
@@ -297,6 +302,6 @@ def _open_tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
-        raise UserError("TensorBoard is not installed; pip install 'aes-rl[tensorboard]'") from error
+        raise UserError(f"TensorBoard cannot be imported ({error}); pip install 'aes-rl[tensorboard]'") from error
     files.require_directory(directory / "tensorboard")
     return SummaryWriter(str(directory / "tensorboard"))

@@ -51,6 +51,14 @@ class TextEnd(Strange):
     instead: ClassVar = {"terminated": "False"}
 
 
+class TextTruncation(Strange):
+    instead: ClassVar = {"truncated": "False"}
+
+
+class InfiniteReward(Strange):
+    instead: ClassVar = {"reward": np.inf}
+
+
 class InfiniteObservation(Strange):
     instead: ClassVar = {"observation": np.array([0, np.inf], np.float32)}
 
@@ -61,6 +69,20 @@ class HugeReward(Strange):
 
 class Exiting(Strange):
     def misbehave(self) -> None:
+        sys.exit(0)
+
+
+class ExitingInReset(Strange):
+    instead: ClassVar = {"terminated": True}
+
+    def reset(self, *, seed=None, options=None):
+        if self.steps:
+            sys.exit(0)
+        return super().reset(seed=seed, options=options)
+
+
+class ExitingAtOnce(Strange):
+    def __init__(self):
         sys.exit(0)
 
 

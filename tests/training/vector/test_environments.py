@@ -13,7 +13,7 @@ import pytest
 from gymnasium.envs.registration import register
 
 from aes_rl.training import PAPER_TASKS
-from aes_rl.training.vector import simulator
+from aes_rl.training.vector import processes, simulator
 from aes_rl.training.vector.environments import Environments
 from aes_rl.training.vector.group import Resumption
 
@@ -148,6 +148,19 @@ def test_an_environment_that_cannot_start_leaves_nothing_behind() -> None:
     with pytest.raises(RuntimeError, match="there is no pole"):
         Environments("tests.training.vector.test_environments:Unstartable-v0", [0, 1], 2)
     assert not multiprocessing.active_children()
+
+
+def test_a_process_that_does_not_exit_is_killed_and_waited_for(monkeypatch) -> None:
+    """A process that was killed and not waited for is still there for a while."""
+    monkeypatch.setattr(processes, "_EXIT_SECONDS", 0.1)
+    child = processes.ChildProcess(sleep_long, (), "a sleeper")
+    child.close()
+    with pytest.raises(ChildProcessError):  # nobody is left to wait for
+        os.waitpid(child._process.pid, os.WNOHANG)
+
+
+def sleep_long(_pipe) -> None:
+    time.sleep(3600)
 
 
 class Unstartable(Exploding):

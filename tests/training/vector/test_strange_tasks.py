@@ -4,14 +4,17 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import psutil
 import pytest
 
 from aes_rl.agents import SAC
+from aes_rl.cli import main
 from aes_rl.training import Runner, Training
 from aes_rl.training.evaluation import Evaluator
 from aes_rl.training.vector import simulator
@@ -50,7 +53,10 @@ def steps_of(task: str, workers: int) -> None:
         ("TextObservation-v0", "observation of member 0 is <U1"),
         ("TextReward-v0", "the reward of member 0 is '1.0'; it must be a number"),
         ("TextEnd-v0", "terminated of member 0 is 'False'"),
+        ("TextTruncation-v0", "truncated of member 0 is 'False'"),
         ("Exiting-v0", r"environment of member 0 ended its process in step \(SystemExit\(0\)\)"),
+        ("ExitingInReset-v0", r"environment of member 0 ended its process in reset \(SystemExit\(0\)\)"),
+        ("ExitingAtOnce-v0", r"task '.*:ExitingAtOnce-v0' ended its process while it was made \(SystemExit\(0\)\)"),
     ],
 )
 def test_invalid_transitions_are_rejected(task, message, workers) -> None:
@@ -72,8 +78,17 @@ def test_a_critic_that_has_diverged_stops_the_run(tmp_path) -> None:
     runner.close()
 
 
-def test_a_test_episode_without_an_end_is_cut_off(tmp_path) -> None:
-    config = replace(SMALL, task=f"{MODULE}:Endless-v0", workers=0, evaluate_every=20)
+def test_a_critic_that_has_diverged_in_the_last_step_stops_a_run_that_logs_rarely(tmp_path) -> None:
+    config = replace(SMALL, task=f"{MODULE}:HugeReward-v0", workers=0, log_every=1000)
+    runner = Runner(config, tmp_path / "run")
+    with pytest.raises(RuntimeError, match=r"loss of uniform, seed 0 is (inf|nan) at step 60: it has diverged"):
+        list(runner.steps())
+    runner.close()
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_test_episode_without_an_end_is_cut_off(workers, tmp_path) -> None:
+    config = replace(SMALL, task=f"{MODULE}:Endless-v0", workers=0, evaluation_workers=workers, evaluate_every=20)
     runner = Runner(config, tmp_path / "run")
     list(runner.steps())
     runner.close()
@@ -81,14 +96,41 @@ def test_a_test_episode_without_an_end_is_cut_off(tmp_path) -> None:
     assert [row.split(",")[-1] for row in rows] == ["20.0"] * 3
 
 
-@pytest.mark.parametrize("task", ["ShortObservation-v0", "TextReward-v0"])
-def test_test_episodes_are_checked_too(task, tmp_path) -> None:
-    runner = Runner(SMALL, tmp_path / "run")
-    made = Evaluator(f"{MODULE}:{task}", 1, 1, 0)
-    layers = [(np.zeros((2, 1), np.float32), np.zeros(1, np.float32))]
-    with pytest.raises(RuntimeError, match="of member 0 is"):
-        made.evaluate(type("Still", (), {"policy": lambda _: [(w[None], b[None]) for w, b in layers]})(), [[0]])
+def test_evaluating_a_run_cuts_off_episodes_without_an_end(tmp_path, monkeypatch, capsys) -> None:
+    monkeypatch.setenv("AES_RL_MODULES", MODULE)
+    runner = Runner(replace(SMALL, task=f"{MODULE}:Endless-v0", workers=0), tmp_path / "run")
+    list(runner.steps())
     runner.close()
+    main(["evaluate", str(tmp_path / "run"), "--episodes", "1"])
+    (row,) = [line for line in capsys.readouterr().out.splitlines() if "uniform" in line]
+    assert row.split("│")[-2].strip() == "20"
+
+
+class Still:
+    """An agent of one member that always takes action 0."""
+
+    def policy(self):
+        return [(np.zeros((1, 2, 1), np.float32), np.zeros((1, 1), np.float32))]
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize(
+    ("task", "message"),
+    [
+        ("ShortObservation-v0", r"observation of member 0 is float32 \(1,\)"),
+        ("InfiniteObservation-v0", "test observation of member 0 is not finite"),
+        ("TextReward-v0", "the reward of member 0 is '1.0'"),
+        ("InfiniteReward-v0", "test episode of member 0 has the return inf"),
+        ("TextEnd-v0", "terminated of member 0 is 'False'"),
+        ("TextTruncation-v0", "truncated of member 0 is 'False'"),
+        ("Exiting-v0", r"environment of member 0 ended its process in an episode \(SystemExit\(0\)\)"),
+    ],
+)
+def test_test_episodes_are_checked_too(task, message, workers) -> None:
+    evaluator = Evaluator(f"{MODULE}:{task}", 1, 1, workers, max_steps=20)
+    with pytest.raises(RuntimeError, match=message):
+        evaluator.evaluate(Still(), [[0]])
+    evaluator.close()
 
 
 def test_a_simulator_without_a_time_limit_continues_from_a_checkpoint() -> None:
@@ -141,33 +183,54 @@ def test_a_run_that_its_environment_ends_fails_with_the_place(task, words, messa
     assert message in result.stderr
 
 
-@pytest.mark.parametrize("workers", ["0", "1"])
-def test_a_second_signal_ends_any_wait(workers, tmp_path: Path) -> None:
-    """The environment sleeps for an hour in its eleventh step."""
+@pytest.mark.parametrize(
+    "where",
+    [
+        "--workers 0",
+        "--workers 1",
+        "--workers 0 --evaluate-every 5 --evaluation-workers 0",
+        "--workers 0 --evaluate-every 5 --evaluation-workers 1",
+    ],
+)
+def test_a_second_signal_ends_any_wait(where, tmp_path: Path) -> None:
+    """The environment sleeps for an hour in its eleventh step, of a training or a test episode."""
     words = [sys.executable, "-m", "aes_rl", "train", str(tmp_path / "run"), *options_for("Frozen-v0")]
-    process = subprocess.Popen([*words, "--workers", workers, "--log-every", "1"], stderr=subprocess.PIPE, text=True)
-    metrics = tmp_path / "run" / "metrics.csv"
-    deadline = time.monotonic() + 60
-    while not metrics.exists() and time.monotonic() < deadline:
+    words += [*where.split(), "--log-every", "1", "--sac.warm-up-steps", "2"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    guard = threading.Timer(120, kill_with_children, [process.pid])
+    guard.start()
+    metrics, told = tmp_path / "run" / "metrics.csv", ""
+    while process.poll() is None and not (metrics.exists() and "\n5," in metrics.read_text()):
         time.sleep(0.1)
     time.sleep(2)
-    for _ in range(2):
-        process.send_signal(signal.SIGTERM)
-        time.sleep(1)
-    _, told = process.communicate(timeout=60)
-    assert process.returncode == 130
+    process.send_signal(signal.SIGTERM)
+    while "a second signal stops at once" not in told and (line := process.stderr.readline()):
+        told += line
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate()
+    guard.cancel()
     assert "a second signal stops at once" in told
-    assert "Traceback" not in told
+    assert process.returncode == 130
+    assert "Traceback" not in told + rest
 
 
-def test_a_signal_while_workers_start_leaves_nothing_in_shared_memory(tmp_path) -> None:
-    before = set(os.listdir("/dev/shm")) if os.path.isdir("/dev/shm") else set()
+def kill_with_children(process: int) -> None:
+    parent = psutil.Process(process)
+    for own in [*parent.children(recursive=True), parent]:
+        own.kill()
+
+
+@pytest.mark.skipif(not os.path.isdir("/dev/shm"), reason="shared memory is not a folder here")
+@pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGKILL])
+def test_a_signal_while_workers_start_leaves_nothing_in_shared_memory(kind, tmp_path) -> None:
+    before = set(os.listdir("/dev/shm"))
     words = [*options_for("Endless-v0"), "--workers", "2", "--seeds", "0", "1", "2", "3"]
     process = subprocess.Popen([sys.executable, "-m", "aes_rl", "train", str(tmp_path / "run"), *words])
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "run" / "lock").exists() and time.monotonic() < deadline:
+    parent = psutil.Process(process.pid)
+    while process.poll() is None and not parent.children():
         time.sleep(0.01)
-    process.kill()
-    process.wait()
+    assert process.poll() is None, "the run ended before its workers started"
+    process.send_signal(kind)
+    assert process.wait() == -kind
     left = {name for name in set(os.listdir("/dev/shm")) - before if name.startswith(("aes-rl", "pym-"))}
     assert not left

@@ -153,6 +153,19 @@ def test_notifications_do_not_pile_up() -> None:
         assert not pair.connections[0].poll(0)
 
 
+def test_an_end_does_not_spin_where_nobody_counts_preemptions(monkeypatch) -> None:
+    """As on a Mac with an Intel processor: there is neither a count nor a way to yield the core."""
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.delattr(os, "sched_yield", raising=False)
+    monkeypatch.setattr(waiting, "_HAS_ORDERED_WRITES", True)
+    monkeypatch.setattr(waiting, "_preemption_count", lambda: 1 / 0)
+    connections, pipes = Pipe(), Pipe()
+    sleeps = np.zeros(2, np.int64)
+    end, polls = TurnEvent(connections[0], pipes[0], sleeps[:1], sleeps[1:]), iter(range(10))
+    for _ in range(2):
+        assert end.wait(lambda: next(polls) % 4 == 3)
+
+
 @LINUX
 def test_a_preempted_end_sleeps_through_its_next_waits(monkeypatch) -> None:
     """Another process takes the core that was yielded: the next waits do not spin."""

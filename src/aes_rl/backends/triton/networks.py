@@ -8,6 +8,7 @@ Products follow `torch.get_float32_matmul_precision`: at "highest", every operan
 numbers, with no more rounding error than float32; at "high" or "medium" it is rounded to one.
 """
 
+from functools import cache
 from typing import NamedTuple
 
 import torch
@@ -37,8 +38,9 @@ class Tiles(NamedTuple):
     parameters: Tile
 
 
-# Hopper's matrix instruction needs four warps and float32 operands that are contiguous along the summed axis, as in the
-# backward pass. Elsewhere two warps and the older instruction are up to three times as fast.
+# Tuned on Hopper, whose matrix instruction needs four warps and float32 operands contiguous along the summed axis,
+# as in the backward pass. Elsewhere two warps and the older instruction are up to three times as fast.
+_HOPPER = 9
 _TILES = {
     "tf32": Tiles(Tile(64, 64, 32, 2, 3), Tile(64, 64, 32, 4, 3), Tile(32, 128, 32, 2, 3)),
     "tf32x3": Tiles(Tile(32, 64, 32, 2, 3), Tile(128, 64, 32, 8, 3), Tile(32, 128, 32, 2, 3)),
@@ -246,7 +248,7 @@ def layer_gradients(
     """Write the gradients of a layer's weight and bias into `of_weight` and `of_bias`."""
     copies, batch, columns = gradient.shape
     width, late_width = inputs.shape[-1], 0 if late is None else late.shape[-1]
-    block, across, inner, warps, stages = _cut(_TILES[_precision()].parameters, width, columns)
+    block, across, inner, warps, stages = _cut(_tiles(gradient).parameters, width, columns)
     tiles = triton.cdiv(width, block)
     parameter_gradients[(tiles + triton.cdiv(late_width, block) + 1, triton.cdiv(columns, across), copies)](
         *_rows(inputs), *_rows(late, inputs), *_rows(gradient), of_weight, of_bias, width, late_width, columns,
@@ -307,7 +309,7 @@ def _product(
     has_relu: bool = False,
 ) -> None:
     copies, rows, columns = out.shape
-    tiles = _TILES[_precision()]
+    tiles = _tiles(out)
     tall, across, inner, warps, stages = _cut(tiles.forward if entered is None else tiles.backward, rows, columns)
     product[(triton.cdiv(rows, tall), triton.cdiv(columns, across), copies)](
         *_rows(left), *_rows(late, left), right, *right.stride(), out if bias is None else bias, *_rows(entered, out),
@@ -338,6 +340,18 @@ def _cut(tile: Tile, rows: int, columns: int) -> Tile:
 
 def _side(size: int, most: int) -> int:
     return max(16, min(most, int(triton.next_power_of_2(size))))
+
+
+def _tiles(tensor: Tensor) -> Tiles:
+    """The tiles for a device. Without Hopper's instruction, the backward pass takes those of the forward pass."""
+    tiles = _TILES[_precision()]
+    return tiles if _capability(tensor.device) == _HOPPER else tiles._replace(backward=tiles.forward)
+
+
+@cache
+def _capability(device: torch.device) -> int:
+    """Major compute capability; that of Hopper for Triton's interpreter, so that it computes the same tiles."""
+    return torch.cuda.get_device_capability(device)[0] if device.type == "cuda" else _HOPPER
 
 
 def _precision() -> str:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from importlib import import_module
 
 from aes_rl.errors import UserError
+from aes_rl.extensions import require_extra
 
 _HELP = """aes-rl lab: how samplers change the variance of the gradient, and whether the paper's theory holds
 
@@ -18,6 +19,8 @@ _HELP = """aes-rl lab: how samplers change the variance of the gradient, and whe
 Each command has --help."""
 
 _COMMANDS = ("variance", "score", "scale", "sweep", "regret", "trajectory", "pack")
+_WITH_PAGE = ("scale", "sweep", "regret", "trajectory")
+"""Commands that draw figures and write a page."""
 
 
 def lab(argv: list[str]) -> None:
@@ -28,5 +31,7 @@ def lab(argv: list[str]) -> None:
     name = argv[0]
     if name not in _COMMANDS:
         raise UserError(f"unknown command {name!r}; the commands of aes-rl lab are {', '.join(_COMMANDS)}")
+    if name in _WITH_PAGE:
+        require_extra("report", "matplotlib", "jinja2")
     command: Callable[[list[str]], None] = getattr(import_module(f"{__name__}.{name}"), name)
     command(argv[1:])

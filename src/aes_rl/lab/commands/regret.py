@@ -147,13 +147,15 @@ def _floor(sampler: str, updates: int, slots: int) -> float:
 def _plot_static(rows: list[Row], args: RegretExperiment) -> Figure:
     figure = Figure(figsize=(10, 3.4), layout="constrained")
     axes = figure.subplots(1, len(STREAMS), sharey=True)
-    handles: dict[str, Any] = {}  # lines and error bars; the types of `legend` lack the latter
+    handles: dict[str, Any] = {}  # matplotlib does not say that a container of error bars is an artist
     lengths = sorted(args.updates)
     for axis, stream in zip(axes, STREAMS, strict=True):
         for colour, sampler in zip(COLOURS, STATIC_SAMPLERS, strict=False):
             own = _select(rows, "static", sampler, stream)
             values, errors = [r.regret.static for r in own], [r.regret.static_error for r in own]
-            handles[sampler] = axis.errorbar([r.job.position for r in own], values, errors, color=colour, **_MARKED)
+            handles[sampler] = axis.errorbar(
+                [r.job.position for r in own], values, errors, color=colour, marker="o", markersize=3
+            )
         for colour, sampler, label in zip(COLOURS, STATIC_SAMPLERS, ("Corollary 1", "Corollary 2"), strict=False):
             bounds = [_bound(sampler, updates, args.slots) for updates in lengths]
             (handles[label],) = axis.plot(lengths, bounds, color=colour, linestyle="--", linewidth=1)
@@ -172,7 +174,9 @@ def _plot_dynamic(rows: list[Row], args: RegretExperiment) -> Figure:
         own = _select(rows, "dynamic", sampler)
         values, errors = [r.regret.dynamic for r in own], [r.regret.dynamic_error for r in own]
         label = f"{sampler}: T^{slope([r.job.updates for r in own], values):.2f}"
-        axis.errorbar([r.job.position for r in own], values, errors, color=colour, label=label, **_MARKED)
+        axis.errorbar(
+            [r.job.position for r in own], values, errors, color=colour, label=label, marker="o", markersize=3
+        )
     lengths = sorted(args.updates)
     every = dynamic(args.slots, FLOOR, NU).forget_every
     assert every is not None
@@ -192,7 +196,7 @@ def _plot_samples(rows: list[Row]) -> Figure:
     for colour, sampler in zip(COLOURS, _labels(rows, "samples"), strict=False):
         own = _select(rows, "samples", sampler)
         ratios = [r.regret.dynamic / r.regret.uniform for r in own]
-        axis.plot([r.job.position for r in own], ratios, color=colour, label=sampler, **_MARKED)
+        axis.plot([r.job.position for r in own], ratios, color=colour, label=sampler, marker="o", markersize=3)
     axis.set_xscale("log", base=2)
     axis.set_xlabel("trajectories collected")
     axis.set_ylabel("dynamic regret / uniform's")
@@ -211,7 +215,7 @@ def _plot_parameters(rows: list[Row]) -> Figure:
         own = _select(rows, "parameters", parameter)
         values = [r.regret.dynamic / r.regret.uniform for r in own]
         errors = [r.regret.dynamic_error / r.regret.uniform for r in own]
-        axis.errorbar([r.job.position for r in own], values, errors, color=COLOURS[2], **_MARKED)
+        axis.errorbar([r.job.position for r in own], values, errors, color=COLOURS[2], marker="o", markersize=3)
         if parameter != "ϱ":
             axis.set_xscale("log")
         axis.set_xlabel(parameter)

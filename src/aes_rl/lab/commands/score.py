@@ -14,7 +14,7 @@ from aes_rl.errors import UserError
 from aes_rl.lab.parallel import Simulation, simulate
 from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem, find
 from aes_rl.lab.score import TOLERANCE, Score, write
-from aes_rl.samplers.registry import RULES, configure, with_options_of, without_options
+from aes_rl.samplers.registry import configure, rule_for, with_options_of, without_options
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
@@ -79,10 +79,9 @@ def parse(text: str, facts: Facts) -> SamplerConfig:
     config = configure(name)
     if name == "adaptive":
         config = adaptive_of_the_paper(facts.task, facts.agent) or config
-    if Signal.EVERY_GRADIENT_NORM in RULES[name].needs:
+    if Signal.EVERY_GRADIENT_NORM in rule_for(config).needs:
         raise UserError(f"{name} needs feedback on all slots at once; a recorded problem gives it on drawn slots only")
-    parsed: SamplerConfig = with_options_of(text, config)
-    return parsed
+    return with_options_of(text, config)
 
 
 def unique(values: Iterable[Value]) -> tuple[Value, ...]:

@@ -3,7 +3,6 @@
 from dataclasses import dataclass, replace
 from itertools import cycle
 from pathlib import Path
-from typing import Any
 
 import matplotlib as mpl
 import numpy as np
@@ -16,6 +15,7 @@ from aes_rl.lab.commands.score import unique
 from aes_rl.lab.parallel import Simulation, simulate
 from aes_rl.lab.recorded import PROBLEMS, Facts, find
 from aes_rl.lab.score import Score, write
+from aes_rl.options import assigned
 from aes_rl.report.figures import COLOURS, LOOK, save
 from aes_rl.report.page import PlainTable, Section, experiment_page, picture
 from aes_rl.samplers.adaptive import Adaptive
@@ -92,8 +92,7 @@ def changed(facts: Facts, option: str, value: Value) -> Adaptive:
     config = adaptive_of_the_paper(facts.task, facts.agent) or Adaptive()
     if option == "retention":
         config = replace(config, retention_end=None)
-    options: dict[str, Any] = {option: value}
-    return replace(config, **options)
+    return assigned(config, f"{option}={value}")
 
 
 def final(score: Score) -> float:

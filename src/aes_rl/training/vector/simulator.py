@@ -1,6 +1,7 @@
 """Gymnasium environments whose state can be saved and restored without pickle."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import gymnasium
@@ -9,7 +10,7 @@ from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker, TimeLimit
 from numpy.typing import NDArray
 
 from aes_rl import paper
-from aes_rl.errors import UserError
+from aes_rl.errors import RunError, UserError
 
 if TYPE_CHECKING:
     from gymnasium.envs.mujoco import MujocoEnv
@@ -32,7 +33,8 @@ class Saved(NamedTuple):
 def make(task: str, **options: Any) -> Environment:
     """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
     try:
-        environment = gymnasium.make(task, disable_env_checker=True, **options)
+        with exits_as_errors(f"task {task!r} ended its process while it was made"):
+            environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
@@ -47,6 +49,15 @@ def make(task: str, **options: Any) -> Environment:
     if not isinstance(observations, gymnasium.spaces.Box) or len(observations.shape) != 1:
         raise UserError(f"task {task!r} has the observation space {observations}; flatten it to a vector first")
     return environment
+
+
+@contextmanager
+def exits_as_errors(message: str) -> Iterator[None]:
+    """Turn an environment's SystemExit into an error: the run would end there without a word and with exit code 0."""
+    try:
+        yield
+    except SystemExit as error:
+        raise RunError(f"{message} ({error!r})") from error
 
 
 def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:

@@ -1,21 +1,27 @@
-"""Shared part of the attachments: which forward passes are weighted, and how the hooks are removed."""
+"""Attachments to libraries whose losses take no weights: hooks on the networks weight them."""
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable
-from typing import Any
+from abc import abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sized
+from contextlib import contextmanager
 
 import torch
 from torch import nn
+from typing_extensions import override
 
-from aes_rl.integrations.attachment import Watched
-from aes_rl.integrations.selection import Pending, Selection
+from aes_rl.integrations.attachment import AbstractAttachment
+from aes_rl.integrations.selection import Pending
+from aes_rl.integrations.watched import Watched
+
+Arguments = tuple[object, ...]
+"""Positional arguments of a forward pass."""
 
 
-class AbstractAttachment(ABC):
+class AbstractHookedAttachment(AbstractAttachment):
     """Hooks that weight a learner's losses and collect per-sample norms and TD errors. `detach` removes them."""
 
-    def __init__(self) -> None:
+    def __init__(self, learner: object, measure_every: int | None):
         """Watch the networks. If one of them cannot be watched, remove the hooks of the others."""
+        super().__init__(learner, measure_every)
         self._undo: list[Callable[[], None]] = []
         try:
             self.install()
@@ -27,28 +33,28 @@ class AbstractAttachment(ABC):
     def install(self) -> None:
         """Watch every network."""
 
-    @abstractmethod
-    def selection(self) -> Selection:
-        """The selection of the learner's current buffer."""
+    @override
+    def report(self) -> None:
+        pending = self.selection().pending
+        if pending is not None and pending.sources:
+            self.selection().settle()
 
-    @abstractmethod
-    def device(self) -> torch.device:
-        """Device of the learner's networks."""
-
+    @override
     def detach(self) -> None:
-        """Remove all hooks, after reporting the last batch."""
-        selection = self.selection()
-        if selection.pending is not None and selection.pending.sources:
-            selection.settle()
+        self.report()
         self._take_off()
 
     def _take_off(self) -> None:
         while self._undo:
             self._undo.pop()()
 
+    def current(self) -> Pending | None:
+        """The batch that the learner is working on."""
+        return self.selection().pending if self._measured is None else self._measured
+
     def pending(self, rows: int) -> Pending | None:
         """The current batch, if a forward pass with this many rows can be over it; otherwise None."""
-        pending = self.selection().pending
+        pending = self.current()
         if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
             return None
         pending.weights = pending.weights.to(self.device())
@@ -59,16 +65,16 @@ class AbstractAttachment(ABC):
         watched.open(pending)
         pending.sources.append(watched.report)
 
-    def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Any], bool] | None = None) -> None:
+    def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Arguments], bool] | None = None) -> None:
         """Weight the network's forward passes with gradients; with `counts`, only those whose arguments it accepts."""
 
-        def before(module: nn.Module, arguments: Any) -> None:
+        def before(module: nn.Module, arguments: Arguments) -> None:
             del module
             pending = self.pending(rows_of(arguments[0]))
             if pending is not None and (counts is None or counts(arguments)):
                 self.open(watched, pending)
 
-        def after(module: nn.Module, arguments: Any, output: Any) -> None:
+        def after(module: nn.Module, arguments: Arguments, output: object) -> None:
             del module, arguments, output
             watched.close()
 
@@ -79,13 +85,34 @@ class AbstractAttachment(ABC):
         ]
 
 
-def is_stored(arguments: Any) -> bool:
+@contextmanager
+def without_steps(optimizers: Iterable[torch.optim.Optimizer]) -> Iterator[None]:
+    """Let the optimizers' `step` do nothing."""
+    changed = [(vars(optimizer), vars(optimizer).get("step")) for optimizer in optimizers]
+    for attributes, _ in changed:
+        attributes["step"] = _do_nothing
+    try:
+        yield
+    finally:
+        for attributes, own in changed:  # a learning rate schedule puts a `step` of its own there
+            if own is None:
+                del attributes["step"]
+            else:
+                attributes["step"] = own
+
+
+def _do_nothing(closure: object = None) -> None:
+    del closure
+
+
+def is_stored(arguments: Arguments) -> bool:
     """Whether a critic's action argument is a stored action. An action with a gradient comes from the actor."""
     return not getattr(arguments[1], "requires_grad", False)
 
 
-def rows_of(observation: Any) -> int:
+def rows_of(observation: object) -> int:
     """Batch size of an observation or of a dictionary of observations."""
     if isinstance(observation, dict):
         observation = next(iter(observation.values()))
+    assert isinstance(observation, Sized)
     return len(observation)

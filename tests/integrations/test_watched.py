@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from aes_rl.integrations.attachment import Watched
 from aes_rl.integrations.selection import Pending
+from aes_rl.integrations.watched import Watched
 from aes_rl.types import Signal
 
 
@@ -18,7 +18,7 @@ def test_weights_reach_a_head_whatever_follows_it(activation) -> None:
     network, inputs, weights = nn.Linear(3, 2), torch.randn(5, 3), torch.rand(5) + 0.5
     plain = copy.deepcopy(network)
     watched = Watched("critic", network, [network], Signal.GRADIENT_NORM)
-    pending = Pending(None, weights)
+    pending = Pending(1, None, weights, Signal.GRADIENT_NORM)
     watched.open(pending)
     output = activation(network(inputs))
     watched.close()

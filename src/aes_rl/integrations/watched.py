@@ -1,0 +1,106 @@
+"""Importance weights and per-sample gradient norms for the training step of another library.
+
+Row i of the gradient with respect to a watched network's outputs is multiplied by the weight of sample i. If the loss
+is a mean over the batch, every parameter then gets the gradient of the weighted loss. Taps on the layers collect the
+per-sample norms in the same backward pass. Passes outside `open` and `close` are neither changed nor slowed down.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from aes_rl.gradients import Taps, squared_norms
+from aes_rl.integrations.selection import Pending
+from aes_rl.types import Signal
+
+_MARK = "_is_watched_by_aes_rl"
+
+
+class Watched:
+    """One network with hooks. Call `open` before the forward pass of its loss and `close` after it."""
+
+    def __init__(
+        self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
+    ):
+        """Register the hooks.
+
+        Args:
+            name: Name of the network in the feedback, "actor" or "critic".
+            network: The network.
+            outputs: Its output modules. Every output of the network must be the output of one of them.
+            needs: Signals that batches may ask for.
+            error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
+                |δ| = error_factor · B · |∂L/∂Q|.
+        """
+        if getattr(network, _MARK, False):
+            raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
+        self.name = name
+        self._network = network
+        self._factor = error_factor
+        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
+        self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
+        setattr(network, _MARK, True)
+        self._pending: Pending | None = None
+        self._tap: Tensor | None = None
+        self._gradients: list[Tensor] = []
+
+    def open(self, pending: Pending) -> None:
+        """Weight the next forward pass as one over this batch."""
+        self._pending, self._gradients = pending, []
+        if self._taps is not None and Signal.GRADIENT_NORM in pending.needs:
+            self._tap = self._taps.tap((len(pending.weights),))
+            self._taps.connect(self._tap)
+
+    def close(self) -> None:
+        """Stop weighting forward passes."""
+        self._pending = None
+        if self._taps is not None:
+            self._taps.disconnect()
+
+    def report(self, pending: Pending) -> None:
+        """Add what the backward pass showed to the batch."""
+        if self._tap is not None and self._tap.grad is not None:
+            norms = squared_norms(self._tap.grad, pending.weights)
+            others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
+            pending.gradient_norm[self.name] = norms if others is None else others + norms
+        if Signal.TD_ERROR in pending.needs:
+            pending.td_errors += [_error(gradient, self._factor).abs() for gradient in self._gradients]
+        pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
+        self._tap, self._gradients = None, []
+
+    def remove(self) -> None:
+        """Remove all hooks."""
+        self.close()
+        setattr(self._network, _MARK, False)
+        if self._taps is not None:
+            self._taps.remove()
+        for handle in self._handles:
+            handle.remove()
+
+    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Tensor) -> Tensor:
+        del module, arguments
+        if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
+            return output
+        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
+        leaving = output.clone()
+        weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
+        leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
+        return leaving
+
+    def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
+        if self._factor:
+            self._gradients.append(gradient)
+        return gradient * weights
+
+
+def _error(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+    """δ = factor · B · ∂L/∂Q."""
+    return factor * len(gradient) * gradient.squeeze(-1)
+
+
+def _loss_terms(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+    """δ²/(2 · factor), whose mean over the batch is the critic's unweighted loss."""
+    return _error(gradient, factor).square() / (2 * factor)
