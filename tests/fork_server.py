@@ -1,7 +1,7 @@
-"""Runs `aes-rl` many times a second: a process that has imported everything forks a child per command.
+"""Runs `aes-rl` many times per second: a process that has imported all modules forks a child per command.
 
-The child is what `aes-rl` would be: it has its own session, its own standard streams and working directory. The server
-watches its memory, its time and its processes, and ends all of them.
+A child behaves like the command `aes-rl`: it has its own session, standard streams and working directory. The server
+monitors its memory, time and processes, and kills all of them if they exceed a limit.
 """
 
 import atexit
@@ -25,20 +25,20 @@ import aes_rl
 
 ROOT = Path(__file__).parents[1]
 MOST_MEMORY = 2_000_000_000
-"""Bytes of resident memory after which a child is ended."""
+"""Bytes of resident memory at which a child is killed."""
 MOST_PROCESSES = 40
-"""Processes of a child after which all of them are ended."""
+"""Number of processes of a child at which all of them are killed."""
 _MOST_FILE = 1_000_000_000
-_LOOK_SECONDS = 0.01
-_PATIENCE_SECONDS = 5.0
-"""How long processes that a child has started may outlive it."""
+_POLL_SECONDS = 0.01
+_EXIT_SECONDS = 5.0
+"""Time that the processes of a child have to exit after it."""
 
 
 class Limits(NamedTuple):
-    """What a command may take."""
+    """Limits of a command."""
 
     seconds: float = 20.0
-    """After which it is killed."""
+    """Time after which it is killed."""
     terminate_at: tuple[float, ...] = ()
     """Seconds at which it is sent SIGTERM."""
 
@@ -50,15 +50,15 @@ class Ended(NamedTuple):
     """Its exit code, or minus the signal that ended it."""
     seconds: float
     peak_bytes: int
-    """Most resident memory of it or of a process it waited for."""
+    """Peak resident memory of the command or of a process that it waited for."""
     excess: str | None
-    """What it was killed for: time, memory or processes."""
+    """The limit that it exceeded and was killed for: time, memory or processes."""
     left: int
-    """Processes that outlived it by seconds."""
+    """Number of processes that did not exit after it and were killed."""
 
 
 class ForkServer:
-    """The parent's end: one command at a time."""
+    """The client of the server. It runs one command at a time."""
 
     def __init__(self) -> None:
         variables = os.environ | {"OMP_NUM_THREADS": "1", "MPLBACKEND": "agg"}
@@ -75,7 +75,7 @@ class ForkServer:
         )
 
     def prepare(self, function: str, *arguments: str) -> None:
-        """Call module:function in the server itself, so that children find compiled what it has compiled."""
+        """Call module:function in the server itself, so that children inherit what it has imported and compiled."""
         self._send({"call": function, "arguments": arguments})
         answer = self._receive()
         if answer["failure"]:
@@ -89,7 +89,7 @@ class ForkServer:
         limits: Limits | None = None,
         variables: Mapping[str, str] | None = None,
     ) -> int:
-        """Begin `aes-rl argv` in a directory, its streams going to files `stdout` and `stderr` in `output`; its pid."""
+        """Start `aes-rl argv` in a directory and return its pid; `output` gets the files `stdout` and `stderr`."""
         self._send(
             {
                 "argv": list(argv),
@@ -102,11 +102,11 @@ class ForkServer:
         return int(self._receive()["pid"])
 
     def wait(self) -> Ended:
-        """How the command that was started ended."""
+        """Wait until the command has ended."""
         return Ended(**self._receive())
 
     def run(self, *arguments: Any, **options: Any) -> Ended:
-        """Start, and wait."""
+        """Start a command and wait until it has ended."""
         self.start(*arguments, **options)
         return self.wait()
 
@@ -133,10 +133,10 @@ class ForkServer:
 
 
 def serve() -> None:
-    """The server: a request a line, one or two answers a request."""
+    """The server: one request per line, one or two answers per request."""
     answers = os.fdopen(os.dup(1), "w", buffering=1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(nowhere, 1)  # what is printed while preparing is nobody's answer
+    os.dup2(nowhere, 1)  # output of the called functions must not mix with the answers
     import torch
 
     torch.set_num_threads(1)
@@ -147,7 +147,7 @@ def serve() -> None:
             continue
         sys.stdout.flush()
         sys.stderr.flush()
-        gc.freeze()  # a child that collects garbage would copy what it shares with this process
+        gc.freeze()  # garbage collection in a child would copy the memory that it shares with this process
         child = os.fork()
         if child == 0:
             answers.close()
@@ -166,14 +166,14 @@ def _called(function: str, arguments: list[str]) -> str | None:
 
 
 def _command(request: dict[str, Any]) -> Any:
-    """In the child: the exit code of a command, as the interpreter takes it."""
+    """In the child: run a command and return its exit code, as for `sys.exit`."""
     os.setsid()
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (_MOST_FILE, _MOST_FILE))
     os.chdir(request["directory"])
     _redirect(Path(request["output"]))
     os.environ.update(request["variables"])
-    # As for `python -m aes_rl`, whose first place to look for modules is the working directory.
+    # As in `python -m aes_rl`, which searches the working directory for modules first.
     sys.path[:0] = ["", *filter(None, request["variables"].get("PYTHONPATH", "").split(os.pathsep))]
     from aes_rl.cli import main
 
@@ -190,7 +190,7 @@ def _command(request: dict[str, Any]) -> Any:
 
 
 def _exit(code: Any) -> NoReturn:
-    """End as the interpreter does, but for taking apart a thousand modules, which takes a second."""
+    """Exit as the interpreter does, without the clean-up of modules, which takes a second."""
     if isinstance(code, str):
         print(code, file=sys.stderr)
     threading._shutdown()  # type: ignore[attr-defined]
@@ -205,19 +205,19 @@ def _redirect(output: Path) -> None:
         handle = os.open(path, os.O_RDONLY if descriptor == 0 else os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
         os.dup2(handle, descriptor)
         os.close(handle)
-    # The server's standard input is read ahead; what is left in its buffer is not the child's.
+    # The server reads its standard input ahead; the child must not read what is left in the buffer.
     sys.stdin = os.fdopen(0, closefd=False)
 
 
 def _watched(child: int, limits: Limits) -> Ended:
-    began, excess, looks = time.monotonic(), None, 0
+    began, excess, polls = time.monotonic(), None, 0
     terminations = list(limits.terminate_at)
     handle = os.pidfd_open(child)
     ending = select.poll()
     ending.register(handle, select.POLLIN)
-    while not ending.poll(1000 * _LOOK_SECONDS):
+    while not ending.poll(1000 * _POLL_SECONDS):
         seconds = time.monotonic() - began
-        looks += 1
+        polls += 1
         if terminations and seconds > terminations[0]:
             terminations.pop(0)
             signal.pidfd_send_signal(handle, signal.SIGTERM)
@@ -225,7 +225,7 @@ def _watched(child: int, limits: Limits) -> Ended:
             excess = "time"
         elif _resident(child) > MOST_MEMORY:
             excess = "memory"
-        elif looks % 50 == 0 and len(_session(child)) > MOST_PROCESSES:
+        elif polls % 50 == 0 and len(_session(child)) > MOST_PROCESSES:
             excess = "processes"
         if excess:
             signal.pidfd_send_signal(handle, signal.SIGKILL)
@@ -233,7 +233,7 @@ def _watched(child: int, limits: Limits) -> Ended:
     _, status, usage = os.wait4(child, 0)
     seconds = time.monotonic() - began
     os.close(handle)
-    left = _end_session(child, 0.0 if excess else _PATIENCE_SECONDS)
+    left = _end_session(child, 0.0 if excess else _EXIT_SECONDS)
     peak = 1024 * usage.ru_maxrss
     if excess is None and peak > MOST_MEMORY:
         excess = "memory"
@@ -248,7 +248,7 @@ def _resident(process: int) -> int:
 
 
 def _session(child: int) -> list[int]:
-    """Processes that belong to a child: it began a session, which worker processes stay in."""
+    """The processes of a child: all processes in its session."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -261,9 +261,9 @@ def _session(child: int) -> list[int]:
     return found
 
 
-def _end_session(child: int, patience: float) -> int:
-    """Wait for what a child has left, then kill it; how many processes had to be killed."""
-    until = time.monotonic() + patience
+def _end_session(child: int, seconds: float) -> int:
+    """Wait for the processes of a child to exit, then kill the others; return the number of processes killed."""
+    until = time.monotonic() + seconds
     while (left := _session(child)) and time.monotonic() < until:
         time.sleep(0.05)
     for process in left:

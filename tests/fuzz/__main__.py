@@ -1,4 +1,4 @@
-"""`python -m tests.fuzz RUNS`: hand mutated run directories to every command that reads one, and list what broke."""
+"""`python -m tests.fuzz RUNS`: give mutated run directories to every command that reads one, and list the failures."""
 
 import argparse
 import sys
@@ -15,9 +15,9 @@ from tests.fuzz.campaign import Campaign, Result
 def main() -> None:
     """The long form of test_run_directories.py."""
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
-    parser.add_argument("runs", type=Path, help="directory to work in; the last mutant is left there")
-    parser.add_argument("--seed", type=int, default=0, help="of the first mutant; the others count up from it")
-    parser.add_argument("--count", type=int, default=1000, help="how many mutants")
+    parser.add_argument("runs", type=Path, help="working directory; the last mutant stays there")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the first mutant; the next have the next seeds")
+    parser.add_argument("--count", type=int, default=1000, help="number of mutants")
     args = parser.parse_args()
     console = Console(width=None if sys.stdout.isatty() else 160)
     args.runs.mkdir(parents=True, exist_ok=True)
@@ -29,14 +29,14 @@ def main() -> None:
                 console.print(str(results[-1]), markup=False, soft_wrap=True, highlight=False)
     console.print(_table(results))
     broken = [result for result in results if result.violations]
-    console.print(f"{len(broken)} of {len(results)} mutants broke a promise")
+    console.print(f"{len(broken)} of {len(results)} mutants led to a violation")
     raise SystemExit(1 if broken else 0)
 
 
 def _table(results: list[Result]) -> Table:
     """Kinds of mutations by outcome; a mutant with several mutations is in several rows."""
     cells = Counter((kind, result.outcome) for result in results for kind in dict.fromkeys(result.kinds))
-    usual = ["accepted", "refused", "stopped"]
+    usual = ["accepted", "rejected", "stopped"]
     outcomes = [*usual, *sorted({outcome for _, outcome in cells} - set(usual))]
     table = Table("mutation", *outcomes)
     for kind in sorted({kind for kind, _ in cells}):

@@ -1,4 +1,4 @@
-"""Mutants made, handed to commands and judged, one after the other."""
+"""Makes mutants one after the other, runs a command on each, and checks what the command did."""
 
 import shutil
 from pathlib import Path
@@ -7,10 +7,10 @@ from types import TracebackType
 from typing import NamedTuple
 
 from tests.fork_server import Ended, ForkServer, Limits
-from tests.fuzz import honest, judgement
-from tests.fuzz.judgement import Violation
+from tests.fuzz import valid_runs, violations
 from tests.fuzz.mutant import SECRET, Mutant, evil_source
 from tests.fuzz.mutations import mutate
+from tests.fuzz.violations import Violation
 
 COMMANDS = {
     "evaluate": (["evaluate"], ["--episodes", "2"], 5),
@@ -19,43 +19,43 @@ COMMANDS = {
     "lab variance": (["lab", "variance"], ["--slots", "20"], 4),
     "train": (["train"], [], 6),
 }
-"""Words before and after the directory, and how often each is chosen."""
+"""Arguments before and after the directory, and the weight with which each command is chosen."""
 LIMITS = Limits(20.0)
 TRAINING_LIMITS = Limits(20.0, (8.0, 11.0))
-"""A long run is no hang: it ends when it is asked to, after its step or at the second signal."""
+"""A long run is not a hang: it ends after SIGTERM, when its step is done or at the second signal."""
 
 
 class Result(NamedTuple):
-    """One mutant and what became of it."""
+    """One mutant and the result of the command."""
 
     seed: int
     command: str
     kinds: list[str]
-    """Of its mutations."""
+    """Kinds of its mutations."""
     changes: list[str]
     ended: Ended
     violations: list[Violation]
 
     @property
     def outcome(self) -> str:
-        """In a word or two."""
+        """One or two words."""
         if self.violations:
             return self.violations[0].kind
-        return {0: "accepted", 130: "stopped", 143: "stopped"}.get(self.ended.code, "refused")
+        return {0: "accepted", 130: "stopped", 143: "stopped"}.get(self.ended.code, "rejected")
 
     def __str__(self) -> str:
-        broken = "; ".join(f"{violation.kind} ({violation.detail})" for violation in self.violations)
-        return f"seed {self.seed}: {self.command} of {' + '.join(self.changes)}: {broken}"
+        shown = "; ".join(f"{violation.kind} ({violation.detail})" for violation in self.violations)
+        return f"seed {self.seed}: {self.command} of {' + '.join(self.changes)}: {shown}"
 
 
 class Campaign:
-    """A directory with honest runs, canaries and one mutant at a time, and a server that runs commands."""
+    """A directory with valid runs, canary files and one mutant at a time, and a server that runs commands."""
 
     def __init__(self, directory: Path):
         self._directory = directory.resolve()
-        self._honest = self._directory / "honest"
+        self._valid_runs = self._directory / "valid-runs"
         self._server = ForkServer()
-        self._server.prepare("tests.fuzz.honest:make", str(self._honest))
+        self._server.prepare("tests.fuzz.valid_runs:make", str(self._valid_runs))
 
     def __enter__(self) -> "Campaign":
         return self
@@ -64,20 +64,20 @@ class Campaign:
         self._server.close()
 
     def run(self, seed: int) -> Result:
-        """Make the mutant of a seed, hand it to a command, and judge."""
+        """Make the mutant of a seed, run its command on it, and check the result."""
         random = Random(seed)
         names, weights = list(COMMANDS), [weight for _, _, weight in COMMANDS.values()]
         (command,) = random.choices(names, weights)
         is_finished = random.random() < (0.2 if command == "train" else 0.5)
-        mutant = self.copy(seed, command, random.choice(honest.KINDS), is_finished, random)
+        mutant = self.copy(seed, command, random.choice(valid_runs.KINDS), is_finished, random)
         mutate(mutant)
-        return self.judged(mutant)
+        return self.check(mutant)
 
     def copy(self, seed: int, command: str, kind: str, is_finished: bool, random: Random) -> Mutant:
-        """A mutant that is still honest, with canaries around it."""
+        """A copy of a valid run, before any mutation, with canary files around it."""
         run, around = self._directory / "run", self._directory / "around"
-        whole = honest.finished(self._honest, kind)
-        source = whole if is_finished else honest.stopped(self._honest, kind)
+        finished = valid_runs.finished(self._valid_runs, kind)
+        source = finished if is_finished else valid_runs.stopped(self._valid_runs, kind)
         for place in (run, around):
             shutil.rmtree(place, ignore_errors=True)
         shutil.copytree(source, run)
@@ -89,20 +89,20 @@ class Campaign:
             package.mkdir(parents=True)
             for path in (around / name / "evil_module.py", package / "__init__.py", package / "module.py"):
                 path.write_text(evil_source(outside / "executed"))
-        return Mutant(seed, command, run, source, whole, outside, self._directory / "bombs", random)
+        return Mutant(seed, command, run, source, finished, outside, self._directory / "bombs", random)
 
-    def judged(self, mutant: Mutant) -> Result:
-        """Hand a mutant to its command, and judge."""
-        known = judgement.before(mutant)
-        words, options, _ = COMMANDS[mutant.command]
+    def check(self, mutant: Mutant) -> Result:
+        """Run the mutant's command on it and check the result."""
+        expected = violations.inspect(mutant)
+        arguments, options, _ = COMMANDS[mutant.command]
         output, around = self._directory / "output", mutant.outside.parent
         output.mkdir(exist_ok=True)
         ended = self._server.run(
-            [*words, str(mutant.run), *options],
+            [*arguments, str(mutant.run), *options],
             around / "current",
             output,
             TRAINING_LIMITS if mutant.command == "train" else LIMITS,
             {"PYTHONPATH": str(around / "path")},
         )
-        broken = judgement.violations(mutant, known, ended, output)
-        return Result(mutant.seed, mutant.command, mutant.kinds, mutant.changes, ended, broken)
+        found = violations.find(mutant, expected, ended, output)
+        return Result(mutant.seed, mutant.command, mutant.kinds, mutant.changes, ended, found)

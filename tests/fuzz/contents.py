@@ -1,10 +1,10 @@
-"""Mutations of what JSON files and tables say."""
+"""Mutations of the contents of JSON files and tables."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from tests.fuzz.mutant import EVIL_MODULES, Mutant, evil_source, resign
+from tests.fuzz.mutant import EVIL_MODULES, Mutant, evil_source, update_checksum
 
 _RAW = "@raw@"
 _DEEP = 100_000
@@ -99,16 +99,16 @@ OVERSIZED: tuple[tuple[str, Any], ...] = (
 
 
 REPORTED = ("task", "agent", "samplers", "seeds", "env_steps", "wall_seconds", "unknown")
-"""Of a configuration and a manifest what a report reads."""
+"""The keys of a configuration and a manifest that a report reads."""
 
 
 def json_files(mutant: Mutant) -> list[Path]:
-    """JSON files that can be read."""
+    """The JSON files that can be parsed."""
     return [path for path in mutant.files() if path.suffix == ".json" and read(path) is not None]
 
 
 def read(path: Path) -> Any:
-    """What a JSON file says; None if it cannot be read."""
+    """The contents of a JSON file; None if it cannot be parsed."""
     try:
         return json.loads(path.read_text())
     except (OSError, ValueError, RecursionError):
@@ -116,12 +116,12 @@ def read(path: Path) -> Any:
 
 
 def retype(mutant: Mutant) -> str | None:
-    """Give a random value another type."""
+    """Replace a random value by one of another type."""
     path = _one(mutant)
     if path is None:
         return None
     values = read(path)
-    keys = mutant.random.choice(_seen_places(mutant, path))
+    keys = mutant.random.choice(_read_places(mutant, path))
     if mutant.random.random() < 0.15:
         name, raw = mutant.random.choice(list(RAW_VALUES.items()))
         _write(path, json.dumps(_with(values, keys, _RAW)).replace(f'"{_RAW}"', raw))
@@ -129,11 +129,11 @@ def retype(mutant: Mutant) -> str | None:
         value = mutant.random.choice(VALUES)
         name = repr(value)[:40]
         _write(path, json.dumps(_with(values, keys, value)))
-    return f"{mutant.text(path)}: {'.'.join(map(str, keys)) or 'all of it'} = {name}"
+    return f"{mutant.text(path)}: {'.'.join(map(str, keys)) or 'the whole file'} = {name}"
 
 
 def oversize(mutant: Mutant) -> str | None:
-    """Ask for far more than there is."""
+    """Set an option to a value that needs far too much memory, time or disk space."""
     name, value = mutant.random.choice(OVERSIZED)
     keys = tuple(name.split("."))
     if mutant.command == "report" and keys[0] not in REPORTED:
@@ -151,12 +151,12 @@ def oversize(mutant: Mutant) -> str | None:
 
 
 def delete_key(mutant: Mutant) -> str | None:
-    """Leave something out."""
+    """Delete a key or an element."""
     path = _one(mutant)
     if path is None:
         return None
     values = read(path)
-    places = [keys for keys in _seen_places(mutant, path) if keys]
+    places = [keys for keys in _read_places(mutant, path) if keys]
     if not places:
         return None
     keys = mutant.random.choice(places)
@@ -169,7 +169,7 @@ def delete_key(mutant: Mutant) -> str | None:
 
 
 def name_a_module(mutant: Mutant) -> str | None:
-    """Have the directory name a module that nobody typed."""
+    """Let the directory name a module that the user did not name."""
     config = mutant.run / "config.json"
     values = read(config) if config.is_file() and not config.is_symlink() else None
     if not isinstance(values, dict):
@@ -227,7 +227,7 @@ def change_cell(mutant: Mutant) -> str | None:
 
 
 def study(mutant: Mutant) -> str | None:
-    """A study's plan that has no end, or none."""
+    """Add a study.json with too many runs or with wrong types."""
     if mutant.command != "report":
         return None
     many = list(range(1000))
@@ -246,7 +246,7 @@ def study(mutant: Mutant) -> str | None:
 def _write(path: Path, text: str) -> None:
     before = path.read_bytes()
     path.write_text(text)
-    resign(path, before)
+    update_checksum(path, before)
 
 
 def _one(mutant: Mutant) -> Path | None:
@@ -254,8 +254,8 @@ def _one(mutant: Mutant) -> Path | None:
     return mutant.random.choice(files) if files else None
 
 
-def _seen_places(mutant: Mutant, path: Path) -> list[tuple[Any, ...]]:
-    """Where something stands that the command reads."""
+def _read_places(mutant: Mutant, path: Path) -> list[tuple[Any, ...]]:
+    """The keys of the values that the command reads."""
     places = _places(read(path))
     if mutant.command != "report" or path.name == "study.json":
         return places

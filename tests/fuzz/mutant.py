@@ -1,4 +1,4 @@
-"""A copy of an honest run directory on its way to becoming a stranger's."""
+"""A copy of a valid run directory that mutations change."""
 
 import shutil
 import zlib
@@ -7,48 +7,48 @@ from pathlib import Path
 from random import Random
 
 SECRET = "canary-of-the-fuzzer"
-"""What files outside the run directory hold."""
+"""Content of files outside the run directory; no command may print it."""
 MOST_BYTES = 100_000_000
-"""Of a file that this program itself reads."""
+"""Maximum size of a file that the fuzzer itself reads."""
 EVIL_MODULES = ("evil_module", "evil_package.module")
-"""Modules whose import leaves a trace."""
+"""Modules that write a file when they are imported."""
 
 
 @dataclass
 class Mutant:
-    """The copy, what lies around it, and what was done to it."""
+    """The copy, the files around it, and the mutations applied to it."""
 
     seed: int
     command: str
-    """Which command will look at it."""
+    """The command that will read it."""
     run: Path
-    honest: Path
-    """The run that it is a copy of."""
-    whole: Path
-    """The same run, never stopped."""
+    source: Path
+    """The valid run that it is a copy of."""
+    finished: Path
+    """The same run, finished."""
     outside: Path
-    """A directory in which nothing may change."""
+    """A directory outside the run, which no command may change."""
     bombs: Path
-    """Where files that are costly to make are kept."""
+    """Cache of large files, which take long to make."""
     random: Random
     kinds: list[str] = field(default_factory=list)
-    """Of the mutations."""
+    """Kinds of the mutations."""
     changes: list[str] = field(default_factory=list)
-    """What they did."""
-    is_resigned: bool = False
-    """Whether the checksum was made to fit what the tensors are now."""
+    """Descriptions of the mutations."""
+    has_new_checksum: bool = False
+    """Whether the checksum was updated after the tensors were changed."""
 
-    def there(self) -> list[Path]:
-        """What is in the directory and the command may look at."""
+    def paths(self) -> list[Path]:
+        """All paths in the directory that the command may read."""
         return sorted(path for path in self.run.rglob("*") if self.may_be_read(path))
 
     def files(self) -> list[Path]:
-        """The regular files of it, but for bombs."""
-        files = [path for path in self.there() if path.is_file() and not path.is_symlink()]
+        """The regular files among them, without bombs."""
+        files = [path for path in self.paths() if path.is_file() and not path.is_symlink()]
         return [path for path in files if path.stat().st_size < MOST_BYTES]
 
     def may_be_read(self, path: Path) -> bool:
-        """Whether the command may look at a file; most mutations should be seen."""
+        """Whether the command may read a path; a mutation of any other path would have no effect."""
         first = path.relative_to(self.run).parts[0]
         if self.command == "report":
             return first != "checkpoint"
@@ -59,16 +59,16 @@ class Mutant:
         return sorted(path for path in (self.run / "checkpoint").glob("[0-9]*") if path.is_dir())
 
     def new_outside(self, name: str) -> Path:
-        """A place outside the run that is not taken."""
+        """A new path outside the run."""
         return self.outside / f"{len(list(self.outside.iterdir()))}-{name}"
 
     def text(self, path: Path) -> str:
-        """How a path is called in a description."""
+        """A path in the description of a mutation."""
         return str(path.relative_to(self.run))
 
 
 def remove(path: Path) -> None:
-    """Remove whatever is there."""
+    """Remove a file, link or directory."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -76,12 +76,12 @@ def remove(path: Path) -> None:
 
 
 def evil_source(trace: Path) -> str:
-    """A module that leaves a trace when it is imported."""
+    """Source of a module that writes to the file `trace` when it is imported."""
     return f"with open({str(trace)!r}, 'a') as file:\n    file.write(__name__)\n"
 
 
-def resign(path: Path, before: bytes) -> None:
-    """Make the checkpoint's checksum of a file fit what it holds now, as who makes a checkpoint by hand would."""
+def update_checksum(path: Path, before: bytes) -> None:
+    """Replace the file's checksum in the checkpoint by that of its new content, as a forger would."""
     checksums = path.parent / "checksums.json"
     if checksums.is_file() and not checksums.is_symlink() and checksums.stat().st_size < MOST_BYTES:
         old, new = (f"{zlib.crc32(content):08x}".encode() for content in (before, path.read_bytes()))

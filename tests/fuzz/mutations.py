@@ -1,4 +1,4 @@
-"""What may be wrong with a run directory from a stranger: each mutation changes one thing about a copy of a run."""
+"""The mutations: each changes one thing in a copy of a run, as in a run directory from an untrusted source."""
 
 import gzip
 import os
@@ -10,9 +10,9 @@ from tests.fuzz import contents, tensors
 from tests.fuzz.mutant import MOST_BYTES, SECRET, Mutant, remove
 
 Mutation = Callable[[Mutant], str | None]
-"""Changes a mutant and says what it did; None where there is nothing to change."""
+"""Changes a mutant and returns a description; None if there was nothing to change."""
 
-FILES_TO_COME = {
+OUTPUT_FILES = {
     "evaluate": (),
     "lab variance": (),
     "record": ("episode.gif", ".episode.gif.unfinished"),
@@ -35,25 +35,25 @@ FILES_TO_COME = {
         "checkpoint/unfinished/tensors.safetensors",
     ),
 }
-DIRECTORIES_TO_COME = {
+OUTPUT_DIRECTORIES = {
     "evaluate": ("checkpoint/000000999999",),
     "lab variance": ("checkpoint/000000999999",),
     "record": ("checkpoint/000000999999",),
     "report": ("report", "report/figures"),
     "train": ("checkpoint/unfinished", "checkpoint/000000000120", "checkpoint/000000999999"),
 }
-"""What a command may write or take for its own: whatever is there already was put there by somebody else."""
+"""Paths that a command writes itself. A mutation may put something there before."""
 _SPARSE_BYTES = 60_000_000_000
 
 
 def truncate(mutant: Mutant) -> str | None:
-    """Cut a file off."""
+    """Truncate a file."""
     path = _file(mutant)
     if path is None:
         return None
     size = int(path.stat().st_size * mutant.random.choice((0, mutant.random.random(), mutant.random.random())))
     os.truncate(path, size)
-    return f"{mutant.text(path)}: {size} bytes are left"
+    return f"{mutant.text(path)}: {size} bytes remain"
 
 
 def flip(mutant: Mutant) -> str | None:
@@ -70,7 +70,7 @@ def flip(mutant: Mutant) -> str | None:
 
 def delete(mutant: Mutant) -> str | None:
     """Remove a file or a directory."""
-    paths = mutant.there()
+    paths = mutant.paths()
     if not paths:
         return None
     path = mutant.random.choice(paths)
@@ -79,7 +79,7 @@ def delete(mutant: Mutant) -> str | None:
 
 
 def link(mutant: Mutant) -> str | None:
-    """Put a symbolic link to something outside in place of a file or a directory."""
+    """Replace a file or a directory by a symbolic link to something outside the run."""
     path, is_directory = _place(mutant)
     target = mutant.new_outside(path.name)
     kind = mutant.random.choice(("itself", "another", "nothing"))
@@ -93,7 +93,7 @@ def link(mutant: Mutant) -> str | None:
 
 
 def hard_link(mutant: Mutant) -> str | None:
-    """Let a file share its contents with one outside."""
+    """Replace a file by a hard link to a file outside the run."""
     path, is_directory = _place(mutant)
     if is_directory:
         return None
@@ -108,7 +108,7 @@ def hard_link(mutant: Mutant) -> str | None:
 
 
 def pipe(mutant: Mutant) -> str | None:
-    """Put a pipe that nobody writes to in place of a file."""
+    """Replace a file by a named pipe without a writer."""
     path, _ = _place(mutant)
     _clear(path)
     os.mkfifo(path)
@@ -116,7 +116,7 @@ def pipe(mutant: Mutant) -> str | None:
 
 
 def exchange(mutant: Mutant) -> str | None:
-    """Put a directory in place of a file, or a file in place of a directory."""
+    """Replace a file by a directory, or a directory by a file."""
     path, is_directory = _place(mutant)
     _clear(path)
     if is_directory:
@@ -129,7 +129,7 @@ def exchange(mutant: Mutant) -> str | None:
 
 
 def bomb(mutant: Mutant) -> str | None:
-    """A file that is far larger than it looks."""
+    """Add a file that is sparse, or far larger when it is decompressed."""
     kinds = {"report": ("sparse", "packed rows", "packed line", "rows"), "train": ("sparse", "rows")}
     kind = mutant.random.choice(kinds.get(mutant.command, ("sparse",)))
     if kind == "sparse":
@@ -142,12 +142,12 @@ def bomb(mutant: Mutant) -> str | None:
     if kind != "rows":
         remove(mutant.run / "metrics.csv")
     remove(table)
-    shutil.copyfile(_made(mutant.bombs, kind), table)
+    shutil.copyfile(_bomb_file(mutant.bombs, kind), table)
     return f"{table.name}: a bomb of {kind}"
 
 
 def plant(mutant: Mutant) -> str | None:
-    """Something that no run has."""
+    """Add a path that no valid run has."""
     kind = mutant.random.choice(("empty checkpoint", "late checkpoint", "long name", "loop", "deep", "number"))
     checkpoints, checkpoint = mutant.checkpoints(), mutant.run / "checkpoint"
     if not checkpoint.is_dir() or checkpoint.is_symlink() or (mutant.command == "report") != (kind in ("loop", "deep")):
@@ -188,9 +188,9 @@ MUTATIONS: dict[str, tuple[Mutation, int]] = {
     "module named": (contents.name_a_module, 5),
     "tensor not finite or extreme": (tensors.poison, 7),
     "tensor of another form": (tensors.reshape, 6),
-    "tensors' head": (tensors.rewrite_head, 4),
+    "tensor header": (tensors.rewrite_header, 4),
 }
-"""Mutations and how often each is chosen."""
+"""Mutations and the weight with which each is chosen."""
 
 
 def mutate(mutant: Mutant) -> None:
@@ -206,23 +206,23 @@ def mutate(mutant: Mutant) -> None:
 
 
 def _file(mutant: Mutant) -> Path | None:
-    """A file with something in it."""
+    """A random file that is not empty."""
     paths = [path for path in mutant.files() if path.stat().st_size]
     return mutant.random.choice(paths) if paths else None
 
 
 def _place(mutant: Mutant) -> tuple[Path, bool]:
-    """A path below the run's directory that is taken or will be, and whether a directory belongs there."""
-    there = [path for path in mutant.there() if not path.is_symlink()]
+    """A random path in the run that exists or that the command writes, and whether it is a directory."""
+    there = [path for path in mutant.paths() if not path.is_symlink()]
     choices = [(path, path.is_dir()) for path in there if path.is_dir() or path.is_file()]
-    choices += [(mutant.run / name, False) for name in FILES_TO_COME[mutant.command]]
-    choices += [(mutant.run / name, True) for name in DIRECTORIES_TO_COME[mutant.command]]
+    choices += [(mutant.run / name, False) for name in OUTPUT_FILES[mutant.command]]
+    choices += [(mutant.run / name, True) for name in OUTPUT_DIRECTORIES[mutant.command]]
     inside = [choice for choice in choices if _is_inside(choice[0], mutant.run)]
     return mutant.random.choice(inside)
 
 
 def _is_inside(path: Path, run: Path) -> bool:
-    """Whether nothing on the way to a path leads elsewhere."""
+    """Whether no parent of a path is a link or a file."""
     above = list(path.relative_to(run).parents)[:-1]
     return all(not (run / part).is_symlink() and ((run / part).is_dir() or not (run / part).exists()) for part in above)
 
@@ -246,8 +246,8 @@ def _bombs_and_others(directory: str, names: list[str]) -> list[str]:
     return [name for name, path in paths.items() if not path.is_file() or path.stat().st_size > MOST_BYTES]
 
 
-def _made(bombs: Path, kind: str) -> Path:
-    """A bomb, made once."""
+def _bomb_file(bombs: Path, kind: str) -> Path:
+    """The path of a bomb, which is made on first use."""
     path = bombs / kind
     if path.exists():
         return path

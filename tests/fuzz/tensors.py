@@ -10,18 +10,18 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.fuzz.mutant import MOST_BYTES, Mutant, resign
+from tests.fuzz.mutant import MOST_BYTES, Mutant, update_checksum
 
 FILE = "tensors.safetensors"
 
 
 def data_start(content: bytes) -> int:
-    """Where the numbers begin in a file of tensors."""
+    """Offset of the data in a safetensors file."""
     return 8 + int(struct.unpack("<Q", content[:8])[0])
 
 
 def flip_data(mutant: Mutant) -> str | None:
-    """Flip bits of the newest checkpoint's numbers alone."""
+    """Flip a bit in the data of the newest checkpoint."""
     path = _newest(mutant)
     if path is None:
         return None
@@ -36,7 +36,7 @@ def flip_data(mutant: Mutant) -> str | None:
 
 
 def poison(mutant: Mutant) -> str | None:
-    """Put numbers that are none, or are too large, into a tensor; the checksum fits."""
+    """Write non-finite or too large numbers into a tensor, and update the checksum."""
     loaded = _loaded(mutant)
     if loaded is None:
         return None
@@ -61,7 +61,7 @@ def poison(mutant: Mutant) -> str | None:
 
 
 def reshape(mutant: Mutant) -> str | None:
-    """Another shape, type or name of a tensor; the checksum fits."""
+    """Change the shape, type or name of a tensor, and update the checksum."""
     loaded = _loaded(mutant)
     if loaded is None:
         return None
@@ -96,8 +96,8 @@ def reshape(mutant: Mutant) -> str | None:
     return f"{mutant.text(path)}: {name} {kind}"
 
 
-def rewrite_head(mutant: Mutant) -> str | None:
-    """Lie in the head of the file of tensors; the checksum fits."""
+def rewrite_header(mutant: Mutant) -> str | None:
+    """Write wrong values into the header of the safetensors file, and update the checksum."""
     path = _newest(mutant)
     if path is None:
         return None
@@ -123,9 +123,9 @@ def rewrite_head(mutant: Mutant) -> str | None:
     text = text or json.dumps(head).encode()
     length = len(text) if kind != "length" else mutant.random.choice((0, 2**40, 2**63, 2**64 - 1, 10**8))
     path.write_bytes(struct.pack("<Q", length) + text + content[start:])
-    resign(path, content)
-    mutant.is_resigned = True
-    return f"{mutant.text(path)}: head's {kind} of {name}"
+    update_checksum(path, content)
+    mutant.has_new_checksum = True
+    return f"{mutant.text(path)}: header: {kind} of {name}"
 
 
 def _newest(mutant: Mutant) -> Path | None:
@@ -149,5 +149,5 @@ def _loaded(mutant: Mutant) -> tuple[Path, dict[str, Tensor]] | None:
 def _save(mutant: Mutant, path: Path, tensors: dict[str, Tensor]) -> None:
     before = path.read_bytes()
     save_file({name: value.contiguous() for name, value in tensors.items()}, path)
-    resign(path, before)
-    mutant.is_resigned = True
+    update_checksum(path, before)
+    mutant.has_new_checksum = True

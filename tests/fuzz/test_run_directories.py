@@ -1,4 +1,4 @@
-"""Run directories of strangers: commands refuse them with one line or read them, and touch nothing else.
+"""Run directories from untrusted sources: commands read them or reject them with one line, and change nothing else.
 
 `python -m tests.fuzz RUNS` tries a thousand others.
 """
@@ -8,9 +8,9 @@ from random import Random
 import pytest
 from safetensors.torch import load_file, save_file
 
-from tests.fuzz import honest
+from tests.fuzz import valid_runs
 from tests.fuzz.campaign import COMMANDS, Campaign
-from tests.fuzz.mutant import resign
+from tests.fuzz.mutant import update_checksum
 from tests.fuzz.mutations import MUTATIONS
 from tests.fuzz.tensors import FILE
 
@@ -24,39 +24,39 @@ def campaign(tmp_path_factory):
 
 
 @pytest.mark.parametrize("first", range(0, MUTANTS, MUTANTS_PER_TEST))
-def test_a_directory_from_a_stranger_does_no_harm(first, campaign) -> None:
-    """`python -m tests.fuzz RUNS --seed SEED --count 1` makes a mutant again and leaves it to be looked at."""
+def test_a_mutated_directory_does_no_harm(first, campaign) -> None:
+    """`python -m tests.fuzz RUNS --seed SEED --count 1` makes a mutant again and keeps it."""
     results = [campaign.run(seed) for seed in range(first, first + MUTANTS_PER_TEST)]
-    broken = [str(result) for result in results if result.violations]
-    assert not broken, "\n".join(broken)
+    failures = [str(result) for result in results if result.violations]
+    assert not failures, "\n".join(failures)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_an_honest_directory_is_accepted(command, campaign) -> None:
-    """Or refusing everything would pass the test above."""
-    for kind in honest.KINDS:
-        result = campaign.judged(campaign.copy(0, command, kind, False, Random(0)))
+def test_a_valid_directory_is_accepted(command, campaign) -> None:
+    """Without this test, rejecting every directory would pass the test above."""
+    for kind in valid_runs.KINDS:
+        result = campaign.check(campaign.copy(0, command, kind, False, Random(0)))
         assert (result.outcome, result.violations) == ("accepted", [])
 
 
-def test_a_checkpoint_made_by_hand_is_read_if_its_checksum_fits(campaign) -> None:
-    """Or the checksum alone would be tested by every mutation of tensors."""
+def test_a_changed_checkpoint_with_a_new_checksum_is_accepted(campaign) -> None:
+    """Otherwise the mutations of tensors would test the checksum only."""
     mutant = campaign.copy(0, "evaluate", "sac", True, Random(0))
     path = mutant.checkpoints()[-1] / FILE
     before = path.read_bytes()
     tensors = load_file(path)
     tensors["replay.rows"] = tensors["replay.rows"] + 1
     save_file(tensors, path)
-    resign(path, before)
-    mutant.is_resigned = True
-    result = campaign.judged(mutant)
+    update_checksum(path, before)
+    mutant.has_new_checksum = True
+    result = campaign.check(mutant)
     assert path.read_bytes() != before
     assert (result.outcome, result.violations) == ("accepted", [])
 
 
 @pytest.mark.parametrize("name", MUTATIONS)
 def test_a_mutation_changes_something(name, campaign) -> None:
-    """Or a kind of harm would be believed to be tried."""
+    """A mutation that never applies would test nothing."""
     assert any(
         MUTATIONS[name][0](campaign.copy(0, command, "sac", True, Random(seed))) is not None
         for seed in range(5)

@@ -1,4 +1,4 @@
-"""`python -m tests.kill RUNS`: kill runs a hundred times, resume them, and compare them with runs never killed."""
+"""`python -m tests.kill RUNS`: kill runs a hundred times, resume them, and compare them with uninterrupted runs."""
 
 import argparse
 from collections import Counter
@@ -14,9 +14,9 @@ from tests.kill.harness import MOMENTS, TASKS, Harness
 def main() -> None:
     """The long form of test_killed_runs.py."""
     parser = argparse.ArgumentParser(prog="python -m tests.kill", description=__doc__)
-    parser.add_argument("runs", type=Path, help="directory to work in")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the moments")
-    parser.add_argument("--kills", type=int, default=100, help="how many, for each of the tasks")
+    parser.add_argument("runs", type=Path, help="working directory")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the moments at which runs are killed")
+    parser.add_argument("--kills", type=int, default=100, help="number of kills per task")
     args = parser.parse_args()
     console, random, faults = Console(), Random(args.seed), []
     with Harness(args.runs) as harness, Progress(console=console) as progress:
@@ -36,16 +36,16 @@ def main() -> None:
 
 
 def _one_run(harness: Harness, task: str, random: Random, kills: int, counts: Counter[str]) -> list[str]:
-    """Kill a run again and again until it ends."""
+    """Kill and resume a run until it ends; return its faults."""
     harness.begin(task)
     while counts["killed"] < kills:
         kill = harness.kill(task, random.choice(MOMENTS), random)
-        if not kill.has_hit:
+        if not kill.is_in_time:
             counts["runs that ended"] += 1
-            return harness.faults(task) if kill.ended.code == 0 else [harness.explained(task, kill.ended)]
+            return harness.faults(task) if kill.ended.code == 0 else [harness.failure(task, kill.ended)]
         counts["killed"] += 1
         counts[f"killed at moment: {kill.moment}"] += 1
-        counts["something half written was left"] += kill.was_unfinished
+        counts["an unfinished file was left"] += kill.was_unfinished
         counts["before the first checkpoint"] += kill.env_step == 0
     counts["runs that ended"] += 1
     return harness.finish(task)

@@ -1,4 +1,4 @@
-"""Kills training runs at bad moments, resumes them until they finish, and looks at what they have left."""
+"""Kills training runs at critical moments, resumes them until they finish, and checks their files."""
 
 import json
 import os
@@ -17,8 +17,8 @@ from tests.training.test_continuing_pendulum import impossible, stored
 
 Moment = Literal["any", "writing", "renamed"]
 MOMENTS: tuple[Moment, ...] = ("any", "writing", "renamed")
-"""When to kill: at any time of the run, its start included; while something unfinished is there, such as a checkpoint
-being written; once a new checkpoint has its name and older ones go."""
+"""When to kill: at any time, including the start; while an unfinished file exists, such as a checkpoint that is being
+written; when a new checkpoint has just been renamed and older ones are removed."""
 TASKS = {
     "InvertedPendulum-v5": "--seeds 0 --samplers uniform adaptive",
     "Pendulum-v1": "--seeds 0 --samplers uniform adaptive",
@@ -27,9 +27,9 @@ _OPTIONS = """
 --env-steps 600 --capacity 700 --evaluate-every 30 --evaluation-episodes 1 --log-every 20 --checkpoint-every 40
 --measure-variance-every 200 --measured-slots 20 --sac.hidden 8 8 --sac.batch-size 8 --sac.warm-up-steps 30
 """
-_LONGEST_SECONDS = 60.0
-_LATEST = 0.004
-"""Most seconds between what is waited for and the kill."""
+_TIMEOUT_SECONDS = 60.0
+_MAX_DELAY = 0.004
+"""Maximum number of seconds between the moment and the kill."""
 
 
 class Kill(NamedTuple):
@@ -37,26 +37,26 @@ class Kill(NamedTuple):
 
     moment: Moment
     env_step: int
-    """Of the newest checkpoint that was left."""
+    """Step of the newest checkpoint at the time of the kill."""
     was_unfinished: bool
-    """Whether something half written was left."""
+    """Whether an unfinished file was left."""
     ended: Ended
 
     @property
-    def has_hit(self) -> bool:
+    def is_in_time(self) -> bool:
         """Whether the run was killed before it ended."""
         return self.ended.code == -signal.SIGKILL
 
 
 class Harness:
-    """A directory with one run at a time and the run that was never killed, for each of the tasks."""
+    """A directory with two runs per task: one that is killed and resumed, and an uninterrupted one."""
 
     def __init__(self, directory: Path):
         self._directory = directory.resolve()
         self._directory.mkdir(parents=True, exist_ok=True)
         self._server = ForkServer()
-        self._server.prepare("tests.kill.harness:make_whole", str(self._directory))
-        # How long a run takes where everything is compiled, as it is in a killed one.
+        self._server.prepare("tests.kill.harness:make_uninterrupted", str(self._directory))
+        # Duration of a run in a forked process, in which everything is compiled already, as in the killed runs.
         self._seconds = {}
         for task in TASKS:
             shutil.rmtree(self.run_of(task), ignore_errors=True)
@@ -69,23 +69,23 @@ class Harness:
         self._server.close()
 
     def run_of(self, task: str) -> Path:
-        """Where the run is that is being killed."""
+        """The directory of the run that is killed."""
         return self._directory / f"{task}-killed"
 
     def begin(self, task: str) -> None:
-        """Forget the last run."""
+        """Remove the last run."""
         shutil.rmtree(self.run_of(task), ignore_errors=True)
 
     def kill(self, task: str, moment: Moment, random: Random) -> Kill:
-        """Start or resume the run and kill it."""
+        """Start or resume the run, and kill it at the given moment."""
         run = self.run_of(task)
         before = set(_checkpoints(run))
-        delay = random.random() * (_LATEST if moment != "any" else self._seconds[task])
+        delay = random.random() * (_MAX_DELAY if moment != "any" else self._seconds[task])
         turns = random.randrange(1, 4)
-        """How often what is waited for comes before the kill."""
+        """The run is killed at this occurrence of the moment."""
         process = self._server.start(*self._command(task))
         handle = os.pidfd_open(process)
-        until = time.monotonic() + _LONGEST_SECONDS
+        until = time.monotonic() + _TIMEOUT_SECONDS
         was_there = False
         while moment != "any" and turns and _is_running(process) and time.monotonic() < until:
             if moment == "writing":
@@ -96,61 +96,61 @@ class Harness:
             turns -= is_there and not was_there
             was_there = is_there and moment == "writing"
         time.sleep(delay)
-        with suppress(ProcessLookupError):  # it may have reached its end
+        with suppress(ProcessLookupError):  # it may have finished
             signal.pidfd_send_signal(handle, signal.SIGKILL)
         os.close(handle)
         ended = self._server.wait()
         return Kill(moment, max((int(name) for name in _checkpoints(run)), default=0), bool(_unfinished(run)), ended)
 
     def finish(self, task: str) -> list[str]:
-        """Let the run reach its end; what is wrong with it then."""
+        """Resume the run until it finishes; return its faults."""
         ended = self._server.run(*self._command(task))
         if ended.code != 0:
-            return [self.explained(task, ended)]
+            return [self.failure(task, ended)]
         return self.faults(task)
 
-    def explained(self, task: str, ended: Ended) -> str:
-        """Why a run did not go on."""
-        said = (self._directory / "output" / "stderr").read_text()
-        return f"{task}: exit code {ended.code}, {ended.excess}: {said[-500:]}"
+    def failure(self, task: str, ended: Ended) -> str:
+        """Exit code and error message of a run that failed."""
+        message = (self._directory / "output" / "stderr").read_text()
+        return f"{task}: exit code {ended.code}, {ended.excess}: {message[-500:]}"
 
     def faults(self, task: str) -> list[str]:
-        """What a run that was killed and resumed has otherwise than it should."""
-        run, whole = self.run_of(task), whole_run(self._directory, task)
-        found = [f"{path.name} was left behind" for path in _unfinished(run)]
+        """Differences between the resumed run and the uninterrupted one."""
+        run, reference = self.run_of(task), uninterrupted_run(self._directory, task)
+        found = [f"{path.name} was not removed" for path in _unfinished(run)]
         if task == "Pendulum-v1":
             rows = stored(run)
-            if rows.shape != stored(whole).shape:
-                found.append(f"{rows.shape} transitions are stored, not {stored(whole).shape}")
+            if rows.shape != stored(reference).shape:
+                found.append(f"{rows.shape} transitions are stored, not {stored(reference).shape}")
             return found + impossible(rows)
-        newest = _checkpoints(whole)[-1]
+        newest = _checkpoints(reference)[-1]
         for name in ("evaluations.csv", "metrics.csv", f"checkpoint/{newest}/tensors.safetensors"):
             if not (run / name).is_file():
                 found.append(f"{name} is missing")
-            elif (run / name).read_bytes() != (whole / name).read_bytes():
-                found.append(f"{name} is not the one of a run that was never killed")
-        if _facts(run, newest) != _facts(whole, newest):
-            found.append("facts.json is not the one of a run that was never killed")
+            elif (run / name).read_bytes() != (reference / name).read_bytes():
+                found.append(f"{name} differs from that of the uninterrupted run")
+        if _facts(run, newest) != _facts(reference, newest):
+            found.append("facts.json differs from that of the uninterrupted run")
         return found
 
     def _command(self, task: str) -> tuple[list[str], Path, Path, Limits]:
         run, output = self.run_of(task), self._directory / "output"
         output.mkdir(exist_ok=True)
         options = [] if _checkpoints(run) else ["--task", task, *shlex.split(_OPTIONS + TASKS[task])]
-        return ["train", str(run), *options], self._directory, output, Limits(_LONGEST_SECONDS)
+        return ["train", str(run), *options], self._directory, output, Limits(_TIMEOUT_SECONDS)
 
 
-def whole_run(directory: Path, task: str) -> Path:
-    """Where the run is that was never killed."""
-    return directory / f"{task}-whole"
+def uninterrupted_run(directory: Path, task: str) -> Path:
+    """The directory of the uninterrupted run."""
+    return directory / f"{task}-uninterrupted"
 
 
-def make_whole(directory: str) -> None:
-    """Train every task without a kill, in the process that is forked later."""
+def make_uninterrupted(directory: str) -> None:
+    """Train every task without interruption, in the process that is forked later."""
     from aes_rl.cli import main
 
     for task, options in TASKS.items():
-        run = whole_run(Path(directory), task)
+        run = uninterrupted_run(Path(directory), task)
         shutil.rmtree(run, ignore_errors=True)
         main(["train", str(run), "--task", task, *shlex.split(_OPTIONS + options)])
 
@@ -178,7 +178,7 @@ def _facts(run: Path, checkpoint: str) -> dict[str, object]:
 
 
 def _is_running(process: int) -> bool:
-    """Whether a process that is not ours to wait for still runs."""
+    """Whether a process that is not a child of this one is running."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except OSError:

@@ -113,9 +113,9 @@ class _Pass(torch.autograd.Function):
             elif ctx.needs_input_grad[0]:
                 of_inputs = _shared(torch.bmm(gradient, weight.transpose(1, 2)), ctx.share)
         if norms is not None and len(norms) < len(gradient):
-            everybody = norms.new_zeros(gradient.shape[:2])
-            everybody[ctx.norm_copies] = norms
-            norms = everybody
+            of_all = norms.new_zeros(gradient.shape[:2])
+            of_all[ctx.norm_copies] = norms
+            norms = of_all
         return of_inputs, of_late, norms, None, None
 
 

@@ -33,11 +33,11 @@ class Accumulator:
         sums, nu = self._views
         return self._clear(sums, slots, nu)
 
-    def fade(self, share: float) -> None:
+    def decay(self, share: float) -> None:
         """Multiply every sum by ϱ (`share`); ϱ = 0 is hard forgetting."""
         self.sums *= share
 
-    def follow_the_mean(self, live: Int[Tensor, "1"], share: float) -> None:
+    def set_nu_to_mean(self, live: Int[Tensor, "1"], share: float) -> None:
         """Set ν to `share` times the mean of the sums over the live slots; keep ν where that is zero."""
         mean = share * self.sums.sum(dim=1, keepdim=True) / live.clamp(min=1)
         self.nu.copy_(torch.where(mean > 0, mean, self.nu))

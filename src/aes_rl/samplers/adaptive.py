@@ -102,9 +102,9 @@ class AdaptiveRule(AbstractRule):
         share = schedule(config.retention, config.retention_end, update_step, self.setting) if is_due else 1.0
         if self.has_own_nu and (is_due or is_early):
             # Hard forgetting leaves all sums at zero, so ν takes the scale of the sums before they are forgotten.
-            self.accumulator.follow_the_mean(self.live, share or 1.0)
+            self.accumulator.set_nu_to_mean(self.live, share or 1.0)
         if is_due:
-            self.accumulator.fade(share)
+            self.accumulator.decay(share)
         return self.accumulator.masses() if is_due or (self.has_own_nu and is_early) else None
 
     @override

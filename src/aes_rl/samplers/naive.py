@@ -73,7 +73,7 @@ class NaiveRule(AbstractRule):
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
         if update_step % self.config.updates_per_epoch:
             return None
-        self.accumulator.fade(0.0)
+        self.accumulator.decay(0.0)
         return self.accumulator.masses()
 
     @override

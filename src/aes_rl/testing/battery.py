@@ -129,7 +129,7 @@ def empty_slots_do_not_count(case: Case) -> None:
         return
     case = shortened(case)
     size = min(case.capacity, 20)
-    full, roomy = (new_run(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
+    full, larger = (new_run(replace(case, capacity=capacity)) for capacity in (size, 2 * case.capacity))
     what = (
         f"with the same {size} live slots, buffers of capacity {size} and {2 * case.capacity} differ: empty slots must "
         "not change the masses that `advance` returns for live slots, the first n slots that were passed to `fresh`; "
@@ -138,12 +138,12 @@ def empty_slots_do_not_count(case: Case) -> None:
     for number in range(size + 2 * SHORT):
         if number < size:
             full.insert()
-            roomy.insert()
+            larger.insert()
         draw = full.draw(8)
         full.learn(draw)
-        roomy.learn(draw)
-        assert_equal(full, roomy, what)
-    assert_stay_equal(full, roomy, what)
+        larger.learn(draw)
+        assert_equal(full, larger, what)
+    assert_stay_equal(full, larger, what)
 
 
 def late_feedback_is_dropped(case: Case) -> None:

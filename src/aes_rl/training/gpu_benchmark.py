@@ -71,7 +71,7 @@ class Profile(TypedDict):
     environments_alone_us: float
 
 
-class Mixed(Profile):
+class MixedResult(Profile):
     """Speed of a population with several samplers."""
 
     members: int
@@ -83,23 +83,23 @@ class Mixed(Profile):
     share_lost_to_environments_and_host: float
 
 
-class Alone(Profile):
+class SingleResult(Profile):
     """Speed of a population with one sampler."""
 
     iterations_per_s: float
 
 
-class Pair(TypedDict):
+class PairResult(TypedDict):
     """Uniform and adaptive populations of one size, and the ratios of their speeds."""
 
     adaptive_over_uniform: float
-    uniform: Alone
-    adaptive: Alone
+    uniform: SingleResult
+    adaptive: SingleResult
     adaptive_over_uniform_gpu_time: float
 
 
-class Population:
-    """A population that trains."""
+class BenchmarkRun:
+    """A population in training, whose steps are timed."""
 
     def __init__(self, args: Bench, samplers: tuple[str, ...], members: int, tf32: bool):
         started = time.perf_counter()
@@ -117,12 +117,12 @@ class Population:
             )
         )
         self._steps = loop.train(self.run)
-        self.take(self.run.config.warm_up_steps + 10)
+        self.run_steps(self.run.config.warm_up_steps + 10)
         self.start_seconds = time.perf_counter() - started
         """Seconds until it trains, including the compilation of kernels and the capture of graphs."""
-        self.take(1000)  # until the speed is steady
+        self.run_steps(1000)  # until the speed is steady
 
-    def take(self, steps: int) -> float:
+    def run_steps(self, steps: int) -> float:
         """Take environment steps; returns the seconds that they took."""
         torch.cuda.synchronize()
         start = time.perf_counter()
@@ -133,7 +133,7 @@ class Population:
 
     def profile(self) -> Profile:
         """Microseconds per step of every stage, kernel group and the environments; no more steps can follow."""
-        groups, kernels = _kernel_groups(lambda: self.take(50), 50)
+        groups, kernels = _kernel_groups(lambda: self.run_steps(50), 50)
         environments = self.run.environments
         action = environments.data.action.copy()
         start = time.perf_counter()
@@ -194,10 +194,10 @@ def bench(argv: list[str]) -> None:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _mixed(args: Bench, members: int, tf32: bool) -> Mixed:
+def _mixed(args: Bench, members: int, tf32: bool) -> MixedResult:
     torch.cuda.reset_peak_memory_stats()
-    population = Population(args, MIXED, members, tf32)
-    seconds = statistics.median(population.take(args.steps) for _ in range(args.rounds))
+    population = BenchmarkRun(args, MIXED, members, tf32)
+    seconds = statistics.median(population.run_steps(args.steps) for _ in range(args.rounds))
     memory_gb = torch.cuda.max_memory_allocated() / 1e9
     profile = population.profile()
     population.run.close()
@@ -214,16 +214,16 @@ def _mixed(args: Bench, members: int, tf32: bool) -> Mixed:
     }
 
 
-def _pair(args: Bench, members: int) -> Pair:
+def _pair(args: Bench, members: int) -> PairResult:
     """Uniform and adaptive populations in alternation, so that a drift of the machine affects both."""
-    populations = {name: Population(args, (name,), members, False) for name in ("uniform", "adaptive")}
+    populations = {name: BenchmarkRun(args, (name,), members, False) for name in ("uniform", "adaptive")}
     seconds: dict[str, list[float]] = {name: [] for name in populations}
     for _ in range(args.rounds):
         for name, population in populations.items():
-            population.take(20)  # wakes up the processes of its environments
-            seconds[name].append(population.take(args.steps))
+            population.run_steps(20)  # wakes up the processes of its environments
+            seconds[name].append(population.run_steps(args.steps))
     ratios = [one / other for one, other in zip(seconds["uniform"], seconds["adaptive"], strict=True)]
-    alone: dict[str, Alone] = {}
+    alone: dict[str, SingleResult] = {}
     for name, population in populations.items():
         alone[name] = {"iterations_per_s": args.steps / statistics.median(seconds[name]), **population.profile()}
         population.run.close()
@@ -273,7 +273,7 @@ def _matches(kernel: str, start: str) -> bool:
     return kernel.startswith(start) or (start == "ndtri" and start in kernel)
 
 
-def _print(rows: list[Mixed], figures: dict[str, float]) -> None:
+def _print(rows: list[MixedResult], figures: dict[str, float]) -> None:
     console = Console()
     table = Table("members", "precision", "iterations/s", "agent-steps/s", "lost to environments and host", "memory")
     for row in rows:

@@ -1,4 +1,4 @@
-"""Small run directories as this program writes them: what strangers' directories are made from."""
+"""Small valid run directories, written by this program; mutants are made from copies of them."""
 
 import shutil
 from pathlib import Path
@@ -10,17 +10,17 @@ _CHECKPOINT_EVERY = 40
 
 
 def finished(directory: Path, kind: str) -> Path:
-    """Where a run that reached its end is."""
+    """The directory of a finished run."""
     return directory / f"{kind}-finished"
 
 
 def stopped(directory: Path, kind: str) -> Path:
-    """Where the same run is, stopped on its way with a checkpoint."""
+    """The directory of the same run, stopped before its end with a checkpoint."""
     return directory / f"{kind}-stopped"
 
 
 def make(directory: str) -> None:
-    """Make the runs below a directory, and use everything once, so that whoever forks finds it imported."""
+    """Make the runs below a directory and run every command once, so that forked processes have all modules."""
     place = Path(directory)
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
@@ -59,7 +59,7 @@ def _train(kind: str, directory: Path, until: int) -> None:
 
 
 def _import_everything(place: Path) -> None:
-    """But draw no picture of the simulator: a graphics context does not survive a fork."""
+    """Run the commands, except for rendering: a graphics context does not survive a fork."""
     import imageio  # noqa: F401
 
     from aes_rl.cli import main

@@ -1,4 +1,4 @@
-"""Whether a command has dealt with a mutant as it should."""
+"""Checks of what a command did with a mutant."""
 
 import hashlib
 import re
@@ -13,84 +13,84 @@ from tests.fuzz.mutant import MOST_BYTES, SECRET, Mutant
 LOADING = ("evaluate", "record", "lab variance", "train")
 """Commands that read the newest checkpoint."""
 _MOST_CHARACTERS = 2000
-"""Of an error: a line that fills screens is none."""
-_TOLD = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
+"""Maximum length of an error message."""
+_MENTIONED = re.compile(r"checksum|damaged|(cannot|could not) be (read|used)|fall(s|ing)? back|instead|link", re.I)
 _WARNING = ("aes-rl: warning: ", "WARNING: ")
-"""How lines about something else than the error begin: ours, and MuJoCo's."""
+"""Beginnings of lines that are not the error: warnings of this program and of MuJoCo."""
 _SIMULATOR_LOG = "MUJOCO_LOG.TXT"
-"""MuJoCo writes its warnings into the working directory, whatever is simulated."""
+"""MuJoCo writes its warnings to this file in the working directory."""
 _WRITTEN = {"train": ("manifest.json", "evaluations.csv"), "record": ("episode.gif",), "report": ("report/index.html",)}
-"""What is there once a command says that it has done its work."""
-_DAMAGES = {"truncated", "flipped bits", "flipped tensor data", "file missing", "linked", "pipe"}
-"""Kinds of mutations after which a run goes on from an earlier checkpoint to the same end, or not at all."""
+"""Files that must exist after a command has exited with 0."""
+_DAMAGE_KINDS = {"truncated", "flipped bits", "flipped tensor data", "file missing", "linked", "pipe"}
+"""Kinds of mutations after which a run continues from an earlier checkpoint with equal results, or is rejected."""
 
 
 class Violation(NamedTuple):
-    """A promise that was not kept."""
+    """Something that a command must not do."""
 
     kind: str
     detail: str
 
 
-class Before(NamedTuple):
-    """What is known of a mutant before a command looks at it."""
+class Expected(NamedTuple):
+    """Facts about a mutant before the command runs, from which the expected result follows."""
 
     newest: str
-    """The newest checkpoint of the honest run."""
+    """Name of the newest checkpoint of the valid run."""
     around: dict[str, str]
-    """What lies around the directory."""
+    """The files around the directory."""
     is_damaged: bool
-    """Whether the newest checkpoint's tensors are not what was saved, and the checksum is."""
+    """Whether the tensors of the newest checkpoint were changed and its checksum was not."""
     has_linked_input: bool
-    """Whether something that the command reads is a link."""
+    """Whether a file that the command reads is a symbolic link."""
     mistyped: str | None
-    """An option in config.json of another type than it has in an honest one."""
+    """An option in config.json whose type is not that in the valid run."""
     must_end_the_same: bool
-    """Whether nothing but the newest checkpoint is damaged."""
+    """Whether only the newest checkpoint is damaged, so that the results must be those of the valid run."""
 
 
-def before(mutant: Mutant) -> Before:
-    """Look at a mutant."""
-    honest = mutant.honest
-    newest = sorted((honest / "checkpoint").glob("[0-9]*"))[-1].name
+def inspect(mutant: Mutant) -> Expected:
+    """Collect the facts about a mutant."""
+    source = mutant.source
+    newest = sorted((source / "checkpoint").glob("[0-9]*"))[-1].name
     path = mutant.run / "checkpoint" / newest / tensors.FILE
     is_readable = path.is_file() and path.stat().st_size < MOST_BYTES
-    is_other = is_readable and path.read_bytes() != (honest / "checkpoint" / newest / tensors.FILE).read_bytes()
+    is_other = is_readable and path.read_bytes() != (source / "checkpoint" / newest / tensors.FILE).read_bytes()
     inputs = ["config.json"]
     if mutant.command in LOADING:
         inputs += ["checkpoint", f"checkpoint/{newest}"]
         inputs += [f"checkpoint/{newest}/{name}" for name in (tensors.FILE, "facts.json")]
     if mutant.command in ("report", "train"):
         inputs.append("evaluations.csv")
-    return Before(
+    return Expected(
         newest=newest,
         around=tree(mutant.outside.parent),
-        is_damaged=mutant.command in LOADING and not mutant.is_resigned and is_other,
+        is_damaged=mutant.command in LOADING and not mutant.has_new_checksum and is_other,
         has_linked_input=any((mutant.run / name).is_symlink() for name in inputs),
-        mistyped=_mistyped(contents.read(honest / "config.json"), _config(mutant))
+        mistyped=_mistyped(contents.read(source / "config.json"), _config(mutant))
         if mutant.command in LOADING
         else None,
         must_end_the_same=mutant.command == "train"
-        and set(mutant.kinds) <= _DAMAGES
+        and set(mutant.kinds) <= _DAMAGE_KINDS
         and all(change.startswith(f"checkpoint/{newest}") for change in mutant.changes),
     )
 
 
-def violations(mutant: Mutant, known: Before, ended: Ended, output: Path) -> list[Violation]:
-    """Every promise that a command has broken."""
+def find(mutant: Mutant, expected: Expected, ended: Ended, output: Path) -> list[Violation]:
+    """All violations by a command."""
     stdout, stderr = _text(output / "stdout"), _text(output / "stderr")
     found = [
         *_ending(mutant.command, ended, stderr),
-        *_outside(mutant, known),
+        *_outside(mutant, expected),
         *_shown(stdout + stderr, mutant),
     ]
     if ended.code == 0:
-        found += _accepted(mutant, known, stdout + stderr)
+        found += _accepted(mutant, expected, stdout + stderr)
     return found
 
 
 def tree(directory: Path) -> dict[str, str]:
-    """What lies below a directory, with the contents of its files and when they were changed."""
+    """All paths below a directory, with the mode, time of change and checksum of each."""
     found = {}
     for path in sorted(directory.rglob("*")):
         if path.name == _SIMULATOR_LOG:
@@ -109,16 +109,16 @@ def _config(mutant: Mutant) -> Any:
     return contents.read(path) if path in mutant.files() else None
 
 
-def _mistyped(honest: Any, now: Any, name: str = "") -> str | None:
-    """The first value of another type; a whole number may stand for any number, and None for many an option."""
-    if now is None or honest is None:
+def _mistyped(valid: Any, now: Any, name: str = "") -> str | None:
+    """The first value of another type. An integer is accepted as a float, and None as any type."""
+    if now is None or valid is None:
         return None
-    if type(now) is not type(honest) and (type(honest), type(now)) != (float, int):
+    if type(now) is not type(valid) and (type(valid), type(now)) != (float, int):
         return f"{name.strip('.')} is {now!r:.40}"
-    if isinstance(honest, dict):
-        pairs = [(honest[key], now[key], f"{name}.{key}") for key in honest.keys() & now.keys()]
-    elif isinstance(honest, list) and honest:
-        pairs = [(honest[0], value, f"{name}.{number}") for number, value in enumerate(now)]
+    if isinstance(valid, dict):
+        pairs = [(valid[key], now[key], f"{name}.{key}") for key in valid.keys() & now.keys()]
+    elif isinstance(valid, list) and valid:
+        pairs = [(valid[0], value, f"{name}.{number}") for number, value in enumerate(now)]
     else:
         return None
     return next((found for pair in pairs if (found := _mistyped(*pair))), None)
@@ -132,7 +132,7 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
     if ended.excess == "processes":
         return [Violation("processes", f"more than {MOST_PROCESSES}")]
     if ended.code < 0:
-        return [Violation("died", f"of signal {-ended.code}; {stderr[-300:]}")]
+        return [Violation("killed", f"by signal {-ended.code}; {stderr[-300:]}")]
     found = []
     if ended.left:
         found.append(Violation("processes left", f"{ended.left} outlived the command"))
@@ -145,15 +145,15 @@ def _ending(command: str, ended: Ended, stderr: str) -> list[Violation]:
         elif len(lines[0]) > _MOST_CHARACTERS:
             found.append(Violation("long line", f"{len(lines[0]):,} characters: {lines[0][:100]}"))
     elif ended.code in (130, 143) and command == "train":
-        pass  # a long run, which was asked to stop and did
+        pass  # a long run that stopped after SIGTERM
     elif ended.code != 0:
         found.append(Violation("exit code", f"{ended.code}; {stderr[-300:]}"))
     return found
 
 
-def _outside(mutant: Mutant, known: Before) -> list[Violation]:
+def _outside(mutant: Mutant, expected: Expected) -> list[Violation]:
     now = tree(mutant.outside.parent)
-    changed = sorted(name for name in now.keys() | known.around.keys() if now.get(name) != known.around.get(name))
+    changed = sorted(name for name in now.keys() | expected.around.keys() if now.get(name) != expected.around.get(name))
     if any(Path(name).name == "executed" or "__pycache__" in name for name in changed):
         return [Violation("executed", "a module that the directory names was imported")]
     if changed:
@@ -164,36 +164,40 @@ def _outside(mutant: Mutant, known: Before) -> list[Violation]:
 def _shown(shown: str, mutant: Mutant) -> list[Violation]:
     found = []
     if "\x1b" in shown:
-        found.append(Violation("terminal", "an escape sequence of the directory's reached the terminal"))
+        found.append(Violation("terminal", "an escape sequence from the directory was printed"))
     if SECRET in shown:
-        found.append(Violation("leak", "the contents of a file outside were shown"))
+        found.append(Violation("leak", "the contents of a file outside the directory were printed"))
     page = mutant.run / "report" / "index.html"
     if page.is_file() and not page.is_symlink() and contents.SCRIPT in page.read_text(errors="replace"):
-        found.append(Violation("script", "a name became a script of the report's page"))
+        found.append(Violation("script", "a name became a script in the report's page"))
     return found
 
 
-def _accepted(mutant: Mutant, known: Before, shown: str) -> list[Violation]:
-    """What must not be accepted, or not without a word."""
+def _accepted(mutant: Mutant, expected: Expected, shown: str) -> list[Violation]:
+    """Violations of a command that exited with 0: input that it must reject, or must mention."""
     found = []
-    is_told = bool(_TOLD.search(shown))
-    if known.is_damaged and not is_told:
-        found.append(Violation("damage accepted", "tensors changed and nothing was said"))
-    if known.mistyped:
-        found.append(Violation("wrong type accepted", known.mistyped))
-    if known.has_linked_input and not is_told:
-        found.append(Violation("link accepted", "a link stands in place of an input and nothing was said"))
-    poison = re.compile(rf"^checkpoint/{known.newest}/.*(agent|rows|simulator).* = (nan|-?inf)$")
+    is_mentioned = bool(_MENTIONED.search(shown))
+    if expected.is_damaged and not is_mentioned:
+        found.append(Violation("damage accepted", "tensors were changed, and the output does not mention it"))
+    if expected.mistyped:
+        found.append(Violation("wrong type accepted", expected.mistyped))
+    if expected.has_linked_input and not is_mentioned:
+        found.append(Violation("link accepted", "an input is a link, and the output does not mention it"))
+    poison = re.compile(rf"^checkpoint/{expected.newest}/.*(agent|rows|simulator).* = (nan|-?inf)$")
     is_poisoned = any(poison.search(change) for change in mutant.changes)
-    if is_poisoned and not is_told:
-        found.append(Violation("not finite accepted", "a tensor that is not finite was read and nothing was said"))
+    if is_poisoned and not is_mentioned:
+        found.append(
+            Violation(
+                "not finite accepted", "a tensor with non-finite values was read, and the output does not mention it"
+            )
+        )
     missing = [name for name in _WRITTEN.get(mutant.command, ()) if not (mutant.run / name).is_file()]
     if missing:
-        found.append(Violation("untrue end", f"exit code 0 and no {missing[0]}"))
-    tables = () if missing or not known.must_end_the_same else ("evaluations.csv", "metrics.csv")
-    other = [name for name in tables if (mutant.run / name).read_bytes() != (mutant.whole / name).read_bytes()]
+        found.append(Violation("missing output", f"exit code 0, but no {missing[0]}"))
+    tables = () if missing or not expected.must_end_the_same else ("evaluations.csv", "metrics.csv")
+    other = [name for name in tables if (mutant.run / name).read_bytes() != (mutant.finished / name).read_bytes()]
     if other:
-        found.append(Violation("another end", f"the run went on to another {other[0]}"))
+        found.append(Violation("other results", f"{other[0]} differs from that of the valid run"))
     return found
 
 
