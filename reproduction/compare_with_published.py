@@ -335,7 +335,8 @@ if __name__ == "__main__":
         case []:
             PAGE.write_text(page())
             TABLE.write_text(table())
-            figure().savefig(FIGURE, bbox_inches="tight", metadata={"Date": None})
+            with mpl.rc_context(figures.LOOK):  # the identifiers in the file depend on it
+                figure().savefig(FIGURE, bbox_inches="tight", metadata={"Date": None})
         case ["--print"]:
             print(page(), end="")
         case ["--csv"]:

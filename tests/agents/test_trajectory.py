@@ -52,18 +52,18 @@ def test_gradients_are_those_of_autograd(task, items, clip, scale) -> None:
     config = replace(TASKS[task], items=items, ratio_clip=clip, ratio_scale=scale, has_baseline=True)
     agent, stored = collected(task, config)
     found = agent.gradients(stored, baseline=2.0)
-    assert len(found) == (5 if items == "trajectories" else int(stored.is_taken.sum()))
+    assert len(found) == (5 if items == "trajectories" else int(stored.step_mask.sum()))
     for number in range(len(found)):
         leaves = {name: parameter.clone().requires_grad_() for name, parameter in agent.parameters.items()}
         twin = TrajectoryAgent.__new__(TrajectoryAgent)
         twin.__dict__ |= {**agent.__dict__, "parameters": leaves}
         total, ratio = torch.zeros((), dtype=torch.float64), 1.0
-        for step in range(int(stored.is_taken[number].sum())):
+        for step in range(int(stored.step_mask[number].sum())):
             log = log_by_hand(twin, stored.observation[number, step], stored.action[number, step])
             total = total + log
             one = math.exp(scale * (log.item() - stored.log_behaviour[number, step].item()))
             ratio *= one if clip is None else min(one, clip)
-        expected = torch.autograd.grad(total * ratio * (stored.outcome[number] - 2.0), list(leaves.values()))
+        expected = torch.autograd.grad(total * ratio * (stored.discounted_return[number] - 2.0), list(leaves.values()))
         torch.testing.assert_close(found[number], torch.cat([part.flatten() for part in expected]))
 
 
@@ -86,8 +86,10 @@ def test_returns_are_discounted_from_the_items_first_step() -> None:
     config = replace(BASE, discount=0.5, horizon=4)
     _, whole = collected("CartPole-v1", config, count=1)
     _, pairs = collected("CartPole-v1", replace(config, items="pairs"), count=1)
-    assert whole.outcome.tolist() == [1 + 0.5 + 0.25 + 0.125]  # CartPole pays one a step, and four steps never end it
-    assert pairs.outcome.tolist() == [1.875, 1.75, 1.5, 1.0]
+    assert whole.discounted_return.tolist() == [
+        1 + 0.5 + 0.25 + 0.125
+    ]  # CartPole pays one a step, and four steps never end it
+    assert pairs.discounted_return.tolist() == [1.875, 1.75, 1.5, 1.0]
 
 
 def test_an_update_is_unbiased(monkeypatch) -> None:

@@ -204,6 +204,18 @@ def test_the_captured_fraction_is_that_of_exact_norms() -> None:
         assert found[f"captured_fraction_{name}"] == pytest.approx(expected, rel=1e-3)
 
 
+def test_a_sample_of_the_slots_estimates_the_fraction_of_all(monkeypatch) -> None:
+    """Its probabilities do not sum to one; uniform replay must still capture nothing."""
+    monkeypatch.setattr("aes_rl.integrations.attachment._MEASURED_SLOTS", 50)
+    for sampler in (Uniform(), Adaptive(nu=1.0, floor=0.3)):
+        model = make(DDPG, sampler)
+        attachment = attach(model, measure_every=1)
+        model.learn(200)
+        found = attachment.metrics()["captured_fraction"]
+        assert found <= 1
+        assert (abs(found) < 1e-9) == isinstance(sampler, Uniform)
+
+
 def single_norms(terms, network):
     """The squared gradient norm of each term."""
     parameters, norms = list(network.parameters()), []
@@ -218,7 +230,9 @@ def test_it_is_measured_when_due_and_shown() -> None:
     attachment = attach(model, measure_every=20)
     assert repr(attachment) == "<Adaptive attached to TD3: 0 updates, 0 of 400 slots filled>"
     model.learn(100)
+    model.policy.set_training_mode(False)
     first = attachment.metrics()
+    assert not model.policy.training
     assert {"captured_fraction", "captured_fraction_actor", "captured_fraction_critic"} <= set(first)
     assert "captured_fraction" not in attachment.metrics()
     line = repr(attachment)

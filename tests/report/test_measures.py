@@ -142,8 +142,8 @@ def test_the_pooled_test_is_what_counting_all_ways_gives() -> None:
         runs = [*first, *second]
         ways = list(combinations(range(6), 3))
         by_chance.append([wins([runs[i] for i in way], [runs[i] for i in range(6) if i not in way]) for way in ways])
-    happened = abs(sum(wins(*pair) for pair in pairs))
-    expected = np.mean([abs(a + b) >= happened - 1e-9 for a in by_chance[0] for b in by_chance[1]])
+    observed = abs(sum(wins(*pair) for pair in pairs))
+    expected = np.mean([abs(a + b) >= observed - 1e-9 for a in by_chance[0] for b in by_chance[1]])
     assert 0.01 < expected < 0.9
     assert statistics.pooled_permutation_test(pairs) == pytest.approx(expected)
     assert statistics.pooled_permutation_test([pair[::-1] for pair in pairs]) == pytest.approx(expected)
@@ -154,8 +154,8 @@ def test_wins_and_ties_of_many_runs_are_counted_as_pair_by_pair() -> None:
     one, other = np.random.default_rng(5).integers(0, 20, (2, 60, 3)).astype(float)
     pairs = (one[:, None] > other[None]) + 0.5 * (one[:, None] == other[None])
     assert statistics.probability_of_improvement(one, other) == pairs.mean()
-    (happened, *_) = statistics._by_chance(one[:, 0], other[:, 0], repetitions=2500)
-    assert happened == pairs[..., 0].mean() - 0.5
+    (observed, *_) = statistics._permuted_improvements(one[:, 0], other[:, 0], repetitions=2500)
+    assert observed == pairs[..., 0].mean() - 0.5
 
 
 def test_a_test_of_many_runs_takes_little_memory() -> None:

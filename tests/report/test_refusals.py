@@ -6,6 +6,7 @@ import re
 import pytest
 
 from aes_rl.cli import main
+from aes_rl.report.figures import save
 from aes_rl.report.load import load
 from aes_rl.report.training_figures import captured_fractions, learning_curves
 from aes_rl.report.verdicts import in_cells, together, verdicts
@@ -82,6 +83,14 @@ def test_no_hint_needs_a_mouse(study) -> None:
     markdown = (study / "report" / "report.md").read_text()
     for caption in captions:
         assert caption in markdown, "visible there too, not only as an alternative text"
+
+
+def test_figures_are_the_same_bytes_every_time(study) -> None:
+    for number in (1, 2):
+        save(learning_curves(load(study), "sac", 3, []), study / str(number), "curves")
+    for suffix in ("svg", "pdf", "png"):
+        first, second = ((study / str(number) / f"curves.{suffix}").read_bytes() for number in (1, 2))
+        assert first == second, suffix
 
 
 def test_counts_and_samplers_in_words() -> None:

@@ -36,9 +36,9 @@ class Trajectory:
     standard_deviation: float = 0.5
     """Standard deviation of continuous actions."""
     items: Literal["trajectories", "pairs"] = "trajectories"
-    """What an item is: a trajectory, or a state–action pair with the return that followed it."""
+    """What an item is: a trajectory, or a state–action pair with the return from that step on."""
     ratio_clip: float | None = None
-    """Maximum importance ratio per step; None disables clipping. Clipping lowers the variance and adds bias."""
+    """Maximum importance ratio per step, after `ratio_scale`; None: no limit. It lowers the variance and adds bias."""
     ratio_scale: float = 1.0
     """Exponent of the importance ratio per step, in [0, 1]. Below 1 it lowers the variance and adds bias."""
     has_baseline: bool = False
@@ -65,9 +65,9 @@ class Items(NamedTuple):
     """Discrete actions are one-hot."""
     log_behaviour: Float[Tensor, "n H"]
     """log μ(a|s) under the policy that took the action."""
-    is_taken: Float[Tensor, "n H"]
+    step_mask: Float[Tensor, "n H"]
     """1 for steps of the trajectory, 0 after its end."""
-    outcome: Float[Tensor, "n"]
+    discounted_return: Float[Tensor, "n"]
     """The discounted return from the item's first step."""
 
 
@@ -83,22 +83,22 @@ class TrajectoryAgent:
         sizes = [observation_size, *config.hidden]
         generator = torch.Generator().manual_seed(seed)
         layers: list[nn.Module] = []
-        for size, following in zip(sizes, [*config.hidden, action_size], strict=True):
-            layer = nn.Linear(size, following, dtype=torch.float64)
-            bound = 1 / math.sqrt(size)
+        for size_in, size_out in zip(sizes, [*config.hidden, action_size], strict=True):
+            layer = nn.Linear(size_in, size_out, dtype=torch.float64)
+            bound = 1 / math.sqrt(size_in)
             for parameter in layer.parameters():
                 parameter.data.uniform_(-bound, bound, generator=generator)
             layers += [layer, nn.Tanh()]
         self._network = nn.Sequential(*layers[:-1])
         self.parameters = {name: parameter.detach() for name, parameter in self._network.named_parameters()}
-        self._gradients = vmap(grad(self._objective), in_dims=(None, 0))
+        self._gradients = vmap(grad(self._log_likelihood), in_dims=(None, 0))
 
     def act(self, observation: Float[Tensor, "O"], generator: torch.Generator) -> tuple[Float[Tensor, "A"], float]:
         """An action (one-hot if discrete) and its log probability log μ(a|s)."""
         head: Tensor = functional_call(self._network, self.parameters, (observation,))
         if self.is_discrete:
-            chances = self._chances(head)
-            chosen = int(torch.multinomial(chances, 1, generator=generator))
+            probabilities = self._probabilities(head)
+            chosen = int(torch.multinomial(probabilities, 1, generator=generator))
             action = torch.zeros(self.action_size, dtype=torch.float64)
             action[chosen] = 1
         else:
@@ -107,19 +107,19 @@ class TrajectoryAgent:
         return action, float(self._log_probability(self.parameters, observation, action))
 
     def gradients(self, items: Items, baseline: float = 0.0) -> Float[Tensor, "n D"]:
-        """ω_i g_i of every item, as one flat vector each; ω is not differentiated."""
+        """ω·∇log p(τ|π)·(R − baseline) of every item, as one flat vector each; ω is a constant factor."""
         parts = self._gradients(self.parameters, items)
-        flat = torch.cat([part.reshape(len(items.outcome), -1) for part in parts.values()], dim=1)
-        factor = self.ratios(items) * (items.outcome - (baseline if self.config.has_baseline else 0.0))
+        flat = torch.cat([part.reshape(len(items.discounted_return), -1) for part in parts.values()], dim=1)
+        factor = self.ratios(items) * (items.discounted_return - (baseline if self.config.has_baseline else 0.0))
         return flat * factor.unsqueeze(1)
 
     def ratios(self, items: Items) -> Float[Tensor, "n"]:
-        """ω of every item: the product of its step ratios, scaled and clipped as configured."""
-        logs = vmap(self._logs, in_dims=(None, 0))(self.parameters, items) - items.log_behaviour
+        """ω of every item: the product of its step ratios, each with exponent `ratio_scale`, then clipped."""
+        logs = vmap(self._step_logs, in_dims=(None, 0))(self.parameters, items) - items.log_behaviour
         logs = self.config.ratio_scale * logs
         if self.config.ratio_clip is not None:
             logs = logs.clamp(max=math.log(self.config.ratio_clip))
-        return (logs * items.is_taken).sum(dim=1).exp()
+        return (logs * items.step_mask).sum(dim=1).exp()
 
     def ascend(self, gradient: Float[Tensor, "D"]) -> None:
         """One step along an estimate of ∇J."""
@@ -132,11 +132,11 @@ class TrajectoryAgent:
         for parameter, part in zip(self.parameters.values(), parts, strict=True):
             parameter += self.config.learning_rate * part.view_as(parameter)
 
-    def _objective(self, parameters: dict[str, Tensor], item: Items) -> Tensor:
+    def _log_likelihood(self, parameters: dict[str, Tensor], item: Items) -> Tensor:
         """Log p(τ|π) without the dynamics of the environment, which do not depend on the parameters."""
-        return (self._logs(parameters, item) * item.is_taken).sum()
+        return (self._step_logs(parameters, item) * item.step_mask).sum()
 
-    def _logs(self, parameters: dict[str, Tensor], item: Items) -> Float[Tensor, "H"]:
+    def _step_logs(self, parameters: dict[str, Tensor], item: Items) -> Float[Tensor, "H"]:
         return self._log_probability(parameters, item.observation, item.action)
 
     def _log_probability(
@@ -145,11 +145,11 @@ class TrajectoryAgent:
         head: Tensor = functional_call(self._network, parameters, (observation,))
         if self.is_discrete:
             # After the end of a trajectory the action is all zeros; its probability is set to 1.
-            return ((self._chances(head) * action).sum(dim=-1) + 1 - action.sum(dim=-1)).log()
+            return ((self._probabilities(head) * action).sum(dim=-1) + 1 - action.sum(dim=-1)).log()
         scaled = (action - head) / self.config.standard_deviation
         constant = math.log(self.config.standard_deviation * math.sqrt(2 * math.pi))
         return -(0.5 * scaled.square() + constant).sum(dim=-1)
 
-    def _chances(self, head: Float[Tensor, "*H A"]) -> Float[Tensor, "*H A"]:
+    def _probabilities(self, head: Float[Tensor, "*H A"]) -> Float[Tensor, "*H A"]:
         floor = self.config.policy_floor
         return (1 - floor * self.action_size) * head.softmax(dim=-1) + floor

@@ -1,4 +1,4 @@
-"""A second CUDA stream for small kernels, which do not fill a GPU on their own."""
+"""A second CUDA stream for small kernels: alone they do not fill a GPU, so they run beside other work."""
 
 from contextlib import nullcontext
 from types import TracebackType
@@ -9,31 +9,31 @@ import torch
 class SideStream:
     """Runs work whose results are not needed before `join`.
 
-    Work in `with side_stream:` waits for everything before it. A second block before `join` runs after the first. Keep
-    references to the inputs until `join`, and read the results only after it: memory that is freed in between may be
-    reused.
+    The first `with side_stream:` block after a `join` waits for all earlier work of the current stream. Further blocks
+    run after the first one, but do not wait for later work of the current stream. Keep references to the inputs until
+    `join`: their memory may be reused as soon as it is freed. Read the results only after `join`.
     """
 
     def __init__(self, device: torch.device):
         self._stream = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._is_joined = True
-        self._inner: torch.cuda.StreamContext | None = None
+        self._context: torch.cuda.StreamContext | None = None
 
     def __enter__(self) -> None:
         if self._is_joined:
             self._stream.wait_stream(torch.cuda.current_stream())
         self._is_joined = False
-        self._inner = torch.cuda.stream(self._stream)
-        self._inner.__enter__()  # type: ignore[no-untyped-call]
+        self._context = torch.cuda.stream(self._stream)
+        self._context.__enter__()  # type: ignore[no-untyped-call]
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        assert self._inner is not None
-        self._inner.__exit__(kind, error, trace)
+        assert self._context is not None
+        self._context.__exit__(kind, error, trace)
 
     def join(self) -> None:
-        """Make the current stream wait for the work."""
+        """Make the current stream wait for the work of all blocks."""
         torch.cuda.current_stream().wait_stream(self._stream)
         self._is_joined = True
 

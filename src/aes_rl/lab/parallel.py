@@ -17,7 +17,7 @@ from aes_rl.samplers.rule import SamplerConfig
 
 
 class Simulation(NamedTuple):
-    """A sampler on a recorded problem with a batch size."""
+    """What one simulation needs: a sampler, a recorded problem and a batch size."""
 
     config: SamplerConfig
     """The sampler's configuration."""
@@ -26,18 +26,18 @@ class Simulation(NamedTuple):
 
 
 def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> list[list[Point]]:
-    """The points of every simulation, with a progress bar; by default with one process per core.
+    """Run all simulations and show a progress bar; return the points of each simulation.
 
-    The results do not depend on the number of processes.
+    `workers` is the number of processes, by default one per core. The results do not depend on it.
     """
     if workers is not None:
         checks.count("workers", workers)
-    count = min(workers or cores(), len(simulations))
+    processes = min(workers or cores(), len(simulations))
     console = Console(stderr=True)
-    if count <= 1:
+    if processes <= 1:
         return [_points(simulation) for simulation in track(simulations, "simulating", console=console)]
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, context, initializer=_prepare_worker)
+    pool = ProcessPoolExecutor(processes, context, initializer=_prepare_worker)
     try:
         results = pool.map(_points, simulations)
         return list(track(results, "simulating", total=len(simulations), console=console))
@@ -47,7 +47,7 @@ def simulate(simulations: Sequence[Simulation], workers: int | None = None) -> l
 
 def _prepare_worker() -> None:
     torch.set_num_threads(1)
-    extensions.load()
+    extensions.load()  # users' modules, which may define the sampler
 
 
 def _points(simulation: Simulation) -> list[Point]:

@@ -13,39 +13,42 @@ from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
 
+_WAVES = 6
+"""Number of waves per slot in the part that drifts."""
+
 
 class Problem(Protocol):
-    """Squared gradient norms of some slots over time."""
+    """Squared gradient norms of the slots of a buffer over time."""
 
     slots: int
 
     def squared_norms(self, update: int, slots: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """The norms of some slots, or of all slots, at an update."""
+        """The squared norms of the given slots, or of all slots, at an update."""
 
 
 class Drifting:
-    """Lognormal norms with a constant part and a part that drifts.
+    """Lognormal squared norms d with a constant part and a part that drifts.
 
-    log d(i) = σ·(√share · a(i) + √(1−share) · b(i, t)), where the correlation of b at two updates t apart is e^(−t/τ):
-    b is a sum of waves whose frequencies are Cauchy distributed.
+    log d(i, t) = σ·(√share · a(i) + √(1−share) · b(i, t)). The correlation of b(i, t) and b(i, t + k) is e^(−k/τ),
+    because b is a sum of waves whose frequencies have a Cauchy distribution.
     """
 
     def __init__(self, slots: int, oracle_ratio: float, share: float, time_constant: float = 1.0, seed: int = 0):
-        """`oracle_ratio` is f(p*)/f(u), which determines the spread σ; `time_constant` is τ."""
+        """`oracle_ratio` is f(p*)/f(u) = e^(−σ²/4), which determines the spread σ; `time_constant` is τ."""
         generator = np.random.default_rng(seed)
         self.slots = slots
         self._spread = math.sqrt(-4 * math.log(oracle_ratio))
         self._share = share
         self._constant = generator.normal(size=slots)
-        self._frequency = generator.standard_cauchy((slots, 6)) / time_constant
-        self._phase = generator.uniform(0, 2 * math.pi, (slots, 6))
+        self._frequency = generator.standard_cauchy((slots, _WAVES)) / time_constant
+        self._phase = generator.uniform(0, 2 * math.pi, (slots, _WAVES))
 
     def squared_norms(self, update: int, slots: NDArray[np.int64] | None = None) -> NDArray[np.float64]:
-        """The norms of some slots, or of all slots, at an update."""
-        own = slice(None) if slots is None else slots
-        waves = np.cos(self._frequency[own] * update + self._phase[own])
+        """The squared norms of the given slots, or of all slots, at an update."""
+        chosen = slice(None) if slots is None else slots
+        waves = np.cos(self._frequency[chosen] * update + self._phase[chosen])
         drifting = math.sqrt(2 / waves.shape[-1]) * waves.sum(axis=-1)
-        logs = math.sqrt(self._share) * self._constant[own] + math.sqrt(1 - self._share) * drifting
+        logs = math.sqrt(self._share) * self._constant[chosen] + math.sqrt(1 - self._share) * drifting
         norms: NDArray[np.float64] = np.exp(self._spread * logs)
         return norms
 
@@ -53,7 +56,7 @@ class Drifting:
 def captured_over_time(
     config: SamplerConfig | str, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
 ) -> list[float]:
-    """Captured fractions at regular intervals of a sampler that draws and gets the problem's norms as feedback."""
+    """Simulate a sampler with the problem's norms as feedback; return its captured fractions at regular intervals."""
     sampler = Sampler([config], capacity=problem.slots, total_updates=updates)
     streams = Streams([seed], sampler.backend)
     for _ in range(problem.slots):

@@ -128,7 +128,7 @@ def run(
     while len(sampler) < capacity:
         _store(collector, agent, buffer, sampler, streams)
     for update in range(1, updates + 1):
-        gradients = agent.gradients(buffer.items, float(buffer.items.outcome.mean()))
+        gradients = agent.gradients(buffer.items, float(buffer.items.discounted_return.mean()))
         norms = gradients.square().sum(dim=1)
         probabilities = sampler.probabilities()[0]
         yield _costs(update, norms, probabilities, buffer)

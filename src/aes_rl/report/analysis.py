@@ -63,7 +63,7 @@ def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> l
         curves = results.seeds_of((task, agent, sampler))
         steps, scores = common(list(curves.values()))
         if len(steps) == 0:
-            results.tell(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
+            results.note(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
             continue
         first = next(iter(curves.values()))
         own = published.get((paper.name_of(task), agent, first.rule))
@@ -102,13 +102,13 @@ def _aggregate(results: Results, agent: str, window: int) -> Aggregate | None:
         sides = [[runs[seed] for seed in seeds] for runs in complete[task].values()]
         largest = max(float(np.abs(run.scores).max()) for runs in sides for run in runs)
         if min(len(run.steps) for runs in sides for run in runs) < 2:
-            results.tell(f"{task} {agent}: some runs have one evaluation, so it is not in the aggregates")
+            results.note(f"{task} {agent}: some runs have one evaluation, so it is not in the aggregates")
             del complete[task]
         elif high - low <= _LEAST_RISE * largest:
-            results.tell(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
+            results.note(f"{task} {agent}: uniform replay did not improve, so it is not in the aggregates")
             del complete[task]
         elif not all(len(common(runs)[0]) for runs in sides):
-            results.tell(f"{task} {agent}: seeds have no evaluation step in common, so it is not in the aggregates")
+            results.note(f"{task} {agent}: seeds have no evaluation step in common, so it is not in the aggregates")
             del complete[task]
     if not complete:
         return None

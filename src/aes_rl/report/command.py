@@ -60,7 +60,7 @@ def write_report(args: Report) -> Path:
     output = _output(args)
     rows = analysis.rows(results, args.window, args.tuned_seed)
     _tell_short(results, args.window)
-    made, untouched = tables.lines(rows), tables.lines(rows, is_untouched=True)
+    made, untouched = tables.lines(rows), tables.lines(rows, without_tuned_seed=True)
     judged = verdicts.verdicts(results, args.window)
     together = verdicts.together(results, args.window)
     from aes_rl.report.sections import sections  # matplotlib is slow to import
@@ -128,7 +128,7 @@ def _tell_short(results: Results, window: int) -> None:
     """Tell of runs with fewer evaluations than a score is to be the mean of."""
     fewest = min(len(curve.steps) for curve in results.curves)
     if fewest < window:
-        results.tell(
+        results.note(
             f"final scores are means of the last {counted(window, 'evaluation')}, and some runs have {fewest}; use a "
             "smaller --window"
         )

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from itertools import cycle, product
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 import matplotlib as mpl
 import numpy as np
@@ -38,17 +38,19 @@ _STYLES: dict[str, Look] = defaultdict(
     },
 )
 """Other samplers, and samplers with options, get a spare style in order of appearance."""
-LOOK: Any = {  # the type of the keys differs between versions of matplotlib
-    "font.size": 9,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "axes.titlesize": 10,
-    "legend.frameon": False,
-    "svg.hashsalt": "aes-rl",
-    "figure.dpi": 110,
-}
+LOOK = mpl.RcParams(
+    {
+        "font.size": 9,
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "grid.alpha": 0.25,
+        "axes.titlesize": 10,
+        "legend.frameon": False,
+        "svg.hashsalt": "aes-rl",
+        "figure.dpi": 110,
+    }
+)
 WIDTH = 6.4
 """Inches: a figure of this width has legible text on a telephone."""
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -58,7 +60,14 @@ BESIDE = 32
 _COLUMNS = 2
 
 
-def style_of(sampler: str) -> dict[str, Any]:
+class Style(TypedDict):
+    """Colour and line style as options of a line."""
+
+    color: str
+    linestyle: LineStyleType
+
+
+def style_of(sampler: str) -> Style:
     """Colour and line style of a sampler as options of a line, the same in all figures of a process."""
     colour, line = look_of(sampler)
     return {"color": colour, "linestyle": line}
@@ -69,8 +78,9 @@ def look_of(sampler: str) -> Look:
     return _STYLES[sampler]
 
 
+@mpl.rc_context(LOOK)
 def save(figure: Figure, directory: Path, name: str) -> Path:
-    """Write the figure in three formats and return the path of the SVG."""
+    """Write the figure in three formats, with the same bytes every time, and return the path of the SVG."""
     directory.mkdir(parents=True, exist_ok=True)
     for suffix, facts in (("png", {}), ("pdf", {"CreationDate": None}), ("svg", {"Date": None})):
         with whole_file(directory / f"{name}.{suffix}") as file:

@@ -52,7 +52,7 @@ class Results:
     variance: Readings = field(default_factory=dict)
     """Gradient variance during training."""
 
-    def tell(self, problem: str) -> None:
+    def note(self, problem: str) -> None:
         """Add a problem. It may quote untrusted paths and files, so it is escaped to one printable line."""
         self.problems.append(one_line(problem))
 
@@ -77,7 +77,7 @@ class Results:
         return None if first == key else first
 
 
-class _Room:
+class _Counts:
     """Counts the runs and readings of a report against its limits."""
 
     def __init__(self) -> None:
@@ -120,7 +120,7 @@ def load(*directories: Path) -> Results:
     samplers get the name of their directory.
     """
     _require_separate(directories)
-    results, tables, room = Results(), Tables(), _Room()
+    results, tables, counts = Results(), Tables(), _Counts()
     labels = _labels(directories)
     if len(directories) > 1:
         results.directories = dict(zip(labels, directories, strict=True))
@@ -132,10 +132,10 @@ def load(*directories: Path) -> Results:
         runs = [run._replace(curves=[_named(curve, label, is_repeated) for curve in run.curves]) for run in own]
         holders = _holders(runs)
         for run in runs:
-            taken = _taken(run, holders, room, results)
+            taken = _taken(run, holders, counts, results)
             if taken:
                 results.curves += taken
-                _read_rest(run, taken, tables, room, results)
+                _read_rest(run, taken, tables, counts, results)
         _tell_absent(plan, own, results)
     order = {name: number for number, name in enumerate(task for plan in plans for task in plan.tasks)}
     results.curves.sort(key=lambda c: (order.get(c.task, len(order)), c.task, c.agent))
@@ -174,8 +174,8 @@ def _named(curve: Curve, label: str, is_repeated: bool) -> Curve:
 
 def _found(directory: Path, tables: Tables, results: Results) -> list[Run]:
     found = []
-    for path in run_directories(directory, results.tell):
-        with _told(results, f"{path} could not be read", path, "it is left out"):
+    for path in run_directories(directory, results.note):
+        with _as_problem(results, f"{path} could not be read", path, "it is left out"):
             found.append(read_run(path, tables))
     return found
 
@@ -186,25 +186,25 @@ def _tell_absent(plan: Plan, found: list[Run], results: Results) -> None:
     if absent:
         example = " ".join(map(str, absent[0]))
         have = "has" if len(absent) == 1 else "have"
-        results.tell(f"{len(absent):,} of {counted(len(plan.runs), 'run')} {have} no evaluation yet, such as {example}")
+        results.note(f"{len(absent):,} of {counted(len(plan.runs), 'run')} {have} no evaluation yet, such as {example}")
 
 
 def _plan(directory: Path, results: Results) -> Plan:
     path = directory / "study.json"
-    with _told(results, f"{path} could not be read", directory, "what is missing is not known"):
+    with _as_problem(results, f"{path} could not be read", directory, "what is missing is not known"):
         if files.is_file(path):
             return read_plan(path)
     return Plan([], [])
 
 
 @contextmanager
-def _told(results: Results, what: str, directory: Path, then: str) -> Iterator[None]:
+def _as_problem(results: Results, what: str, directory: Path, then: str) -> Iterator[None]:
     """Turn an error in a file of the directory into a problem, and continue the report."""
     try:
         yield
     except (OSError, UserError) as error:
         reason = str(error).removeprefix(f"{directory}/")
-        results.tell(f"{what} ({reason}); {then}")
+        results.note(f"{what} ({reason}); {then}")
 
 
 def _holders(found: list[Run]) -> dict[Member, Path]:
@@ -216,43 +216,45 @@ def _holders(found: list[Run]) -> dict[Member, Path]:
     return holders
 
 
-def _taken(run: Run, holders: dict[Member, Path], room: _Room, results: Results) -> list[Curve]:
+def _taken(run: Run, holders: dict[Member, Path], counts: _Counts, results: Results) -> list[Curve]:
     """The runs that are read from this directory, or none if they would exceed a limit of the report."""
     if not run.curves:
         what = "is empty" if (run.directory / "evaluations.csv").exists() else "is missing"
-        results.tell(f"{run.directory} has no evaluation yet (evaluations.csv {what})")
+        results.note(f"{run.directory} has no evaluation yet (evaluations.csv {what})")
     taken = [curve for curve in run.curves if holders[curve.member] == run.directory]
     others = [curve for curve in run.curves if holders[curve.member] != run.directory]
     if others:
         name, count = " ".join(map(str, others[0].member)), len(others)
-        results.tell(
+        results.note(
             f"{run.directory}: {count} of {counted(len(run.curves), 'run')}, such as {name}, left out, because "
             f"{holders[others[0].member]} has runs of the same name; to compare them, give both directories"
         )
-    too_many = room.exceeded_by(taken)
+    too_many = counts.exceeded_by(taken)
     if too_many:
-        results.tell(f"{run.directory} is left out: with it there are {too_many}; report fewer directories at a time")
+        results.note(f"{run.directory} is left out: with it there are {too_many}; report fewer directories at a time")
         return []
     return taken
 
 
-def _read_rest(run: Run, taken: list[Curve], tables: Tables, room: _Room, results: Results) -> None:
+def _read_rest(run: Run, taken: list[Curve], tables: Tables, counts: _Counts, results: Results) -> None:
     """Read wall time and variance readings. Damage in these files does not affect the evaluations."""
     directory, config = run.directory, run.config
     if run.reached < config.env_steps:
-        results.tell(f"{directory} is at step {run.reached:,} of {config.env_steps:,}; it is shown up to that step")
-    with _told(results, f"{directory}: its time could not be read", directory, "the scores are shown without it"):
+        results.note(f"{directory} is at step {run.reached:,} of {config.env_steps:,}; it is shown up to that step")
+    with _as_problem(results, f"{directory}: its time could not be read", directory, "the scores are shown without it"):
         seconds = read_wall_seconds(directory)
         if seconds is not None:
             rate = config.members * config.env_steps / max(seconds, 1e-9)
             results.speeds.append(Speed(config.task, config.agent, taken[0].source, config.members, seconds, rate))
-    with _told(results, f"{directory}: its readings could not be read", directory, "the scores are shown without them"):
-        _add_readings(read_variance(directory, taken, tables), room, results)
+    with _as_problem(
+        results, f"{directory}: its readings could not be read", directory, "the scores are shown without them"
+    ):
+        _add_readings(read_variance(directory, taken, tables), counts, results)
 
 
-def _add_readings(readings: dict[tuple[Member, str], Points], room: _Room, results: Results) -> None:
+def _add_readings(readings: dict[tuple[Member, str], Points], counts: _Counts, results: Results) -> None:
     names = {metric: metric.removeprefix("captured_fraction").removeprefix("_") for _, metric in readings}
-    room.add_readings(sum(map(len, readings.values())), set(names.values()) - {"", "variance"})
+    counts.add_readings(sum(map(len, readings.values())), set(names.values()) - {"", "variance"})
     for (member, metric), points in readings.items():
         if metric == "variance":
             results.variance[member] = points

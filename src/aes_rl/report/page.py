@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from aes_rl.report.escaping import for_markdown, one_line
 from aes_rl.report.load import Results
-from aes_rl.report.tables import COLUMNS, Line, as_markdown_of_cell, footnotes, markdown_row
+from aes_rl.report.tables import COLUMNS, Line, as_narrow_markdown, footnotes, markdown_row
 from aes_rl.report.wording import counted
 
 
@@ -139,7 +139,7 @@ def markdown(results: Results, content: Content) -> str:
         for (task, agent), lines in groupby(table.lines, key=lambda line: (line.task, line.agent)):
             parts += [
                 f"**{for_markdown(task)}, {agent.upper()}**",
-                as_markdown_of_cell(list(lines), table.signs, table.has_paper),
+                as_narrow_markdown(list(lines), table.signs, table.has_paper),
             ]
         if table.has_paper:
             parts += [f"{sign} {note}." for note, sign in table.signs.items() if note]

@@ -7,8 +7,8 @@ from pathlib import Path
 from aes_rl.report.limits import MOST_DEPTH, MOST_DIRECTORIES, MOST_RUN_DIRECTORIES
 
 
-def run_directories(directory: Path, tell: Callable[[str], None]) -> list[Path]:
-    """Directories with a config.json, sorted. Links below the directory are passed to `tell` and not followed."""
+def run_directories(directory: Path, note: Callable[[str], None]) -> list[Path]:
+    """Directories with a config.json, sorted. Links below the directory are passed to `note` and not followed."""
     found: list[Path] = []
     links: list[Path] = []
     too_deep: list[Path] = []
@@ -28,16 +28,16 @@ def run_directories(directory: Path, tell: Callable[[str], None]) -> list[Path]:
                     elif entry.is_dir():
                         too_deep.append(path / entry.name)
         except OSError as error:
-            tell(f"{path} could not be searched ({error.strerror})")
+            note(f"{path} could not be searched ({error.strerror})")
     if waiting:
-        tell(f"{directory} has more than {MOST_DIRECTORIES:,} directories, and not all are searched; give one below it")
+        note(f"{directory} has more than {MOST_DIRECTORIES:,} directories, and not all are searched; give one below it")
     if links:
-        tell(f"{_such_as(links)}: symbolic links to directories are not followed; report what they point to by itself")
+        note(f"{_such_as(links)}: symbolic links to directories are not followed; report what they point to by itself")
     if too_deep:
-        tell(f"{_such_as(too_deep)}: more than {MOST_DEPTH} levels below is not searched; give a directory below it")
+        note(f"{_such_as(too_deep)}: more than {MOST_DEPTH} levels below is not searched; give a directory below it")
     found.sort(key=lambda path: path / "config.json")
     if len(found) > MOST_RUN_DIRECTORIES:
-        tell(
+        note(
             f"{directory} has {len(found):,} directories with a run, and the first {MOST_RUN_DIRECTORIES:,} are read; "
             "report fewer at a time"
         )

@@ -59,19 +59,19 @@ def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: i
     """Permutation test of the mean over tasks. Labels are permuted within each task. nan if a score is nan."""
     if any(np.isnan(side).any() for pair in pairs for side in pair):
         return math.nan
-    happened = 0.0
+    observed = 0.0
     sums: Array = np.zeros(1)
     counts: Array = np.ones(1)
     for scores, others in pairs:
-        ways = _by_chance(scores, others, repetitions)
-        happened += ways[0]
+        ways = _permuted_improvements(scores, others, repetitions)
+        observed += ways[0]
         values, how_often = np.unique(ways.round(9), return_counts=True)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
         counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel()).astype(np.float64)
-    return float(counts[np.abs(sums) >= abs(happened) - 1e-6].sum() / counts.sum())
+    return float(counts[np.abs(sums) >= abs(observed) - 1e-6].sum() / counts.sum())
 
 
-def _by_chance(scores: Array, others: Array, repetitions: int) -> Array:
+def _permuted_improvements(scores: Array, others: Array, repetitions: int) -> Array:
     """Probability of improvement minus ½ for every permutation. The first value is the observed one."""
     runs = np.concatenate([scores, others])
     count, total = len(scores), len(runs)

@@ -1,6 +1,7 @@
 """The table of measures in the paper's layout, for the terminal and as CSV, Markdown and LaTeX."""
 
 import csv
+import math
 from collections.abc import Iterable
 from io import StringIO
 from typing import NamedTuple
@@ -11,7 +12,7 @@ from aes_rl.report.escaping import for_csv, for_latex, for_markdown, number_for_
 from aes_rl.report.measures import Measures, best_of
 from aes_rl.report.wording import counted
 
-_RAISED = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 COLUMNS = {
     "learning_speed": "learning speed",
     "learning_stability": "stability",
@@ -29,6 +30,7 @@ class Cell(NamedTuple):
     paper: str
     """The paper's number, or an empty string."""
     is_comparable: bool
+    """Whether the paper's number has the same number of steps and no error."""
 
 
 class Line(NamedTuple):
@@ -50,28 +52,28 @@ class Line(NamedTuple):
         return counted(self.seeds, "seed")
 
 
-def lines(rows: list[Row], is_untouched: bool = False) -> list[Line]:
-    """The lines of the table, with the best values marked. `is_untouched` leaves out the seed that AES was tuned on."""
+def lines(rows: list[Row], without_tuned_seed: bool = False) -> list[Line]:
+    """The lines of the table, with the best values marked. `without_tuned_seed` leaves out AES's tuning seed."""
     made = []
     for row in rows:
         values = {
             other.sampler: measures
             for other in rows
-            if (other.task, other.agent) == (row.task, row.agent) and (measures := _measures(other, is_untouched))
+            if (other.task, other.agent) == (row.task, row.agent) and (measures := _measures(other, without_tuned_seed))
         }
         own = values.get(row.sampler)
         if own is None:
             continue
         cells = tuple(_cell(row, own, name, row.sampler in best_of(values, name)) for name in COLUMNS)
-        count = len(row.seeds) - is_untouched
+        count = len(row.seeds) - without_tuned_seed
         made.append(Line(row.task, row.agent, row.sampler, count, cells, _note(row), row.source))
     return made
 
 
-def footnotes(made: list[Line]) -> dict[str, str]:
-    """The notes of the lines with the signs that refer to them, numbered in order of appearance."""
-    notes = dict.fromkeys(line.note for line in made if line.note)
-    return {note: str(number).translate(_RAISED) for number, note in enumerate(notes, 1)}
+def footnotes(table: list[Line]) -> dict[str, str]:
+    """The superscript number of each note, in order of appearance."""
+    notes = dict.fromkeys(line.note for line in table if line.note)
+    return {note: str(number).translate(_SUPERSCRIPTS) for number, note in enumerate(notes, 1)}
 
 
 def as_csv(rows: list[Row]) -> str:
@@ -91,25 +93,25 @@ def as_csv(rows: list[Row]) -> str:
     return text.getvalue()
 
 
-def as_markdown(made: list[Line]) -> str:
+def as_markdown(table: list[Line]) -> str:
     """One Markdown table. The paper's values are in parentheses, with the sign of a footnote if not comparable."""
-    sources = ["from"] if any(line.source for line in made) else []
+    sources = ["from"] if any(line.source for line in table) else []
     head = ["task", "agent", "sampler", *sources, "seeds", *COLUMNS.values()]
     text = [markdown_row(head), markdown_row("---" for _ in head)]
-    signs = footnotes(made)
-    for line in made:
+    signs = footnotes(table)
+    for line in table:
         own = [line.source] if sources else []
         names = [for_markdown(name) for name in (line.task, line.agent.upper(), line.sampler, *own)]
         text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper=True)]))
     return "\n".join(text) + "\n"
 
 
-def as_markdown_of_cell(made: list[Line], signs: dict[str, str], has_paper: bool) -> str:
-    """A narrow Markdown table of one task and agent."""
-    sources = ["from"] if any(line.source for line in made) else []
+def as_narrow_markdown(table: list[Line], signs: dict[str, str], has_paper: bool) -> str:
+    """A Markdown table of one task and agent, without columns for them."""
+    sources = ["from"] if any(line.source for line in table) else []
     head = ["sampler", *sources, "seeds", *COLUMNS.values()]
     text = [markdown_row(head), markdown_row("---" for _ in head)]
-    for line in made:
+    for line in table:
         names = [for_markdown(name) for name in ([line.sampler, line.source] if sources else [line.sampler])]
         text.append(markdown_row([*names, str(line.seeds), *_markdown_cells(line, signs, has_paper)]))
     return "\n".join(text)
@@ -123,11 +125,11 @@ def _markdown_cells(line: Line, signs: dict[str, str], has_paper: bool) -> list[
     ]
 
 
-def as_latex(made: list[Line]) -> str:
+def as_latex(table: list[Line]) -> str:
     """A tabular in the paper's layout."""
     head = ["Environment", "Algorithm", "Method", *COLUMNS.values()]
     text = [r"\begin{tabular}{lll" + "r" * len(COLUMNS) + "}", r"\hline", " & ".join(head) + r" \\ \hline"]
-    for line in made:
+    for line in table:
         cells = [rf"\textbf{{{cell.text}}}" if cell.is_best else cell.text for cell in line.cells]
         names = [for_latex(name) for name in (line.task, line.agent.upper(), line.sampler)]
         text.append(" & ".join([*names, *cells]) + r" \\")
@@ -136,7 +138,7 @@ def as_latex(made: list[Line]) -> str:
 
 def number(value: float) -> str:
     """A number rounded for display."""
-    if value != value:
+    if math.isnan(value):
         return "–"
     if value and abs(value) < 0.1:
         digits, exponent = f"{value:.2e}".split("e")
@@ -144,13 +146,13 @@ def number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 10 else f"{value:.{1 if abs(value) < 10_000 else 0}f}"
 
 
-def _measures(row: Row, is_untouched: bool) -> Measures | None:
-    return row.untouched if is_untouched else row.measures
+def _measures(row: Row, without_tuned_seed: bool) -> Measures | None:
+    return row.untouched if without_tuned_seed else row.measures
 
 
-def _cell(row: Row, own: Measures, name: str, is_best: bool) -> Cell:
-    theirs = number(getattr(row.paper.measures, name)) if row.paper else ""
-    return Cell(number(getattr(own, name)), is_best, theirs, row.is_comparable)
+def _cell(row: Row, measures: Measures, name: str, is_best: bool) -> Cell:
+    published = number(getattr(row.paper.measures, name)) if row.paper else ""
+    return Cell(number(getattr(measures, name)), is_best, published, row.is_comparable)
 
 
 def _note(row: Row) -> str:

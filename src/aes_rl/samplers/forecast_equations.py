@@ -1,4 +1,4 @@
-"""Forecasts as tensor operations: the reference for the compiled CPU loops, and what runs on a GPU."""
+"""Forecasts as tensor operations. They run on a GPU, and are the reference for the compiled CPU loops."""
 
 from typing import NamedTuple
 
@@ -10,21 +10,25 @@ from aes_rl.backends import fused
 from aes_rl.types import Counter, last_position
 
 AGES = 24
-"""Number of age buckets: bucket b holds ages from 2^b to 2^(b+1) − 1 updates, the last one all older ages too."""
-PRIOR_DRAWS = 16.0
-"""Strength of the prior for a slope of zero, in pairs of typical size: without evidence, draws are uniform."""
-MOST_LOG = 300.0
-"""Largest absolute logarithm of a mass. Norms that differ by dozens of orders of magnitude have a variance whose
-exponential is infinite; e^300 is not, nor is the sum of a billion of them."""
+"""Number of age buckets. Bucket b holds ages from 2^b to 2^(b+1) − 1 updates; the last one holds all older ages too."""
+PRIOR_PAIRS = 16.0
+"""Weight of the prior that a slope is zero, as a number of pairs. Without evidence, slopes are zero: uniform draws."""
+LARGEST_LOG = 300.0
+"""Largest absolute logarithm of a mass: e^300 and the sum of a billion of them are finite. Without this limit, norms
+that differ by dozens of orders of magnitude have such a large variance that its exponential is infinite."""
 
 
 class State(NamedTuple):
-    """All that is known: per slot the last log d and the update that observed it; the statistics per member."""
+    """The state of the forecasts, where d is a squared gradient norm."""
 
     logs: Float[Tensor, "p N"]
+    """The last observed log d of each slot."""
     seen: Int[Tensor, "p N"]
+    """The update that observed it, counted from 1; 0 if none did."""
     moments: Float[Tensor, "p 3"]
+    """Weighted sums of 1, log d and (log d)²."""
     pairs: Float[Tensor, "p ages 2"]
+    """Weighted sums of old · new and old · old per age bucket; the mean is subtracted from both."""
     updates: Int[Tensor, "1"]
 
 
@@ -60,7 +64,7 @@ def observe(
 
 
 def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-    """Reset slots just written to unobserved; return their masses."""
+    """Mark slots that were just written as unobserved; return their masses."""
     seen.scatter_(1, slots, 0)
     return prior_mass(moments).expand(slots.shape).contiguous()
 
@@ -78,24 +82,27 @@ def _observed(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     logs, seen, moments, pairs, updates = state
     norms = squared_norms.double()
-    is_seen = is_current & (norms > 0)
-    fresh = torch.where(is_seen, norms, 1.0).log()
-    weights = torch.where(is_seen, 1 / (size * probabilities), 0.0)
-    sums = torch.stack([weights, weights * fresh, weights * fresh.square()], dim=-1).sum(dim=1)
+    is_observed = is_current & (norms > 0)
+    new_logs = torch.where(is_observed, norms, 1.0).log()
+    # Importance weights: the sums estimate means over all live slots.
+    weights = torch.where(is_observed, 1 / (size * probabilities), 0.0)
+    sums = torch.stack([weights, weights * new_logs, weights * new_logs.square()], dim=-1).sum(dim=1)
     moments = keep * moments + sums
     mean, variance = _mean_and_variance(moments)
 
-    before, then = logs.gather(1, slots), seen.gather(1, slots)
-    old = before.double() - mean
-    buckets = bucket_of(updates - then)
-    counted = torch.where((then > 0) & is_seen, weights, 0.0)
-    products = torch.stack([counted * old * (fresh - mean), counted * old.square()], dim=-1)
-    has_age = (buckets.unsqueeze(1) == torch.arange(AGES, device=slots.device).view(1, AGES, 1)).double()
-    pairs = keep * pairs + (has_age.unsqueeze(-1) * products.unsqueeze(1)).sum(dim=2)
+    old_logs, old_seen = logs.gather(1, slots), seen.gather(1, slots)
+    old_deviation = old_logs.double() - mean
+    buckets = bucket_of(updates - old_seen)
+    pair_weights = torch.where((old_seen > 0) & is_observed, weights, 0.0)
+    products = torch.stack(
+        [pair_weights * old_deviation * (new_logs - mean), pair_weights * old_deviation.square()], dim=-1
+    )
+    is_in_bucket = (buckets.unsqueeze(1) == torch.arange(AGES, device=slots.device).view(1, AGES, 1)).double()
+    pairs = keep * pairs + (is_in_bucket.unsqueeze(-1) * products.unsqueeze(1)).sum(dim=2)
 
-    last, any_seen = last_position(slots, is_seen)
-    logs_now = torch.where(any_seen, fresh.gather(1, last).float(), before)
-    seen_now = torch.where(any_seen, updates.int(), then)
+    last, is_any_observed = last_position(slots, is_observed)
+    logs_now = torch.where(is_any_observed, new_logs.gather(1, last).float(), old_logs)
+    seen_now = torch.where(is_any_observed, updates.int(), old_seen)
     _, _, slopes = statistics_of(moments, pairs)
     slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=horizon)))
     slope = torch.where(seen_now > 0, slope, 0.0)
@@ -107,7 +114,7 @@ def statistics_of(
 ) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"], Float[Tensor, "p ages"]]:
     """Mean and variance of log d, and per age bucket the regression slope of new on old log d, clipped to [0, 1]."""
     mean, variance = _mean_and_variance(moments)
-    prior = PRIOR_DRAWS * variance.clamp(min=1e-12)
+    prior = PRIOR_PAIRS * variance.clamp(min=1e-12)
     slopes = pairs[..., 0] / (pairs[..., 1] + prior)
     return mean, variance, slopes.clamp(0, 1)
 
@@ -145,11 +152,12 @@ def prior_mass(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
 
 def mass_of(log: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
     """√E[d] from log E[d], clipped so that it is finite and positive."""
-    return (0.5 * log).clamp(-MOST_LOG, MOST_LOG).exp()
+    return (0.5 * log).clamp(-LARGEST_LOG, LARGEST_LOG).exp()
 
 
 def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     """⌊log2 age⌋, at most AGES − 1; an age below 1 counts as 1."""
+    # frexp returns age = m · 2^e with m in [0.5, 1), so that ⌊log2 age⌋ = e − 1.
     return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
 
 

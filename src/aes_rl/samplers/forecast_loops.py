@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aes_rl.samplers.forecast_equations import AGES, MOST_LOG, PRIOR_DRAWS
+from aes_rl.samplers.forecast_equations import AGES, LARGEST_LOG, PRIOR_PAIRS
 from aes_rl.types import Counter
 
 
@@ -63,7 +63,7 @@ def _bucket(age):
 
 @njit(cache=True)
 def _slope(pairs, bucket, variance):
-    prior = PRIOR_DRAWS * max(variance, 1e-12)
+    prior = PRIOR_PAIRS * max(variance, 1e-12)
     slope = pairs[bucket, 0] / (pairs[bucket, 1] + prior)
     return min(max(slope, 0.0), 1.0)
 
@@ -77,7 +77,7 @@ def _mean_and_variance(moments):
 
 @njit(cache=True)
 def _mass(half_log):
-    return np.exp(min(max(half_log, -MOST_LOG), MOST_LOG))
+    return np.exp(min(max(half_log, -LARGEST_LOG), LARGEST_LOG))
 
 
 @njit(cache=True)

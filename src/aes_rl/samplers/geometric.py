@@ -15,7 +15,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
 
-MOST_LOG = 300.0
+LARGEST_LOG = 300.0
 """Largest absolute logarithm of a mass: e^300 and the sum of a billion of them are finite."""
 
 
@@ -56,7 +56,7 @@ class GeometricRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.is_unbiased = config.unbiased
-        self.rate = -math.log1p(-1 / config.mean_age) if config.mean_age > 1 else MOST_LOG
+        self.rate = -math.log1p(-1 / config.mean_age) if config.mean_age > 1 else LARGEST_LOG
         self.written = setting.backend.zeros((setting.members, setting.capacity), torch.int32)
         """The insertion that wrote each slot, counted from 1."""
         self.clocks = torch.zeros(2, dtype=torch.int64, device=setting.backend.device)
@@ -106,7 +106,7 @@ def _written(
 
 def _masses(written: Int[Tensor, "p K"], base: Int[Tensor, ""], rate: float) -> Float[Tensor, "p K"]:
     """exp(rate · (insertion − base)): the ratio of two masses depends only on the difference of their ages."""
-    return (rate * (written - base).double()).clamp(-MOST_LOG, MOST_LOG).exp()
+    return (rate * (written - base).double()).clamp(-LARGEST_LOG, LARGEST_LOG).exp()
 
 
 _FRESH = Forms(_written, loops="aes_rl.samplers.geometric_loops:write")

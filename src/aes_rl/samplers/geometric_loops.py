@@ -7,7 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
-from aes_rl.samplers.geometric import MOST_LOG
+from aes_rl.samplers.geometric import LARGEST_LOG
 
 
 def write(written: NDArray[np.int32], clocks: NDArray[np.int64], slots: Tensor, rate: float) -> Tensor:
@@ -24,5 +24,5 @@ def _write(written, clocks, slots, rate, masses):
         for member in range(slots.shape[0]):
             written[member, np.uint64(slots[member, k])] = arrival
             log = rate * np.float64(arrival - clocks[1])
-            masses[member, k] = np.exp(min(max(log, -MOST_LOG), MOST_LOG))
+            masses[member, k] = np.exp(min(max(log, -LARGEST_LOG), LARGEST_LOG))
     clocks[0] += slots.shape[1]

@@ -126,7 +126,7 @@ class Forecast:
         return self._observe(*self._views, *drawn, squared_norms, report.is_current_view, self._keep, self._horizon)
 
     def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        """Reset slots just written to unobserved; return their masses."""
+        """Mark slots that were just written as unobserved; return their masses."""
         _, seen, moments, _, _ = self._views
         return self._forget(seen, moments, slots)
 

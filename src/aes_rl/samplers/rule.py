@@ -25,7 +25,7 @@ class SamplerConfig(Protocol):
 
 @dataclass(frozen=True)
 class Setting:
-    """What a rule needs to know about its slice of members and about the run."""
+    """What a rule needs to know about its slice of members (those with its configuration) and about the run."""
 
     members: int
     capacity: int
@@ -33,7 +33,7 @@ class Setting:
     """Number of updates in the whole run, for schedules; None if unknown."""
     backend: AbstractBackend[Array]
     dtype: torch.dtype
-    """Data type of the weights, which is the learner's."""
+    """Data type of the importance weights; the same as the learner's."""
 
 
 class AbstractRule(ABC):
@@ -46,15 +46,17 @@ class AbstractRule(ABC):
     config_type: ClassVar[type[SamplerConfig]]
     """The frozen dataclass that `__init__` takes."""
     needs: ClassVar[Signal]
+    """The signals that the learner must report."""
     is_unbiased: bool
     """Whether the weighted mean over draws is an unbiased estimate of the uniform mean over live slots."""
     is_sequential: ClassVar[bool] = True
-    """Whether the reports of a batch take effect one after the other; if not, a batch takes effect as a whole."""
+    """Whether a batch has the same effect as its reports one after the other; if not, it takes effect as a whole."""
     updates_options: ClassVar[tuple[str, ...]] = ()
-    """Options in units of updates; a simulation whose steps each represent several updates divides them."""
+    """Names of options that count updates. A simulation in which one step stands for k updates divides them by k."""
     floor: float
     """κ: probability reserved for uniform draws."""
     overwrite: Overwrite
+    """How the slot that a new transition overwrites is chosen."""
 
     @abstractmethod
     def __init__(self, config: SamplerConfig, setting: Setting): ...
@@ -78,9 +80,10 @@ class AbstractRule(ABC):
 
     @abstractmethod
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
-        """End update `update_step` (from 1): advance schedules. Return the masses of all N slots, or None if unchanged.
+        """Advance schedules after update `update_step`, counted from 1.
 
-        The first n slots are live; masses returned for empty slots are ignored.
+        Returns the masses of all N slots, or None if they are unchanged. The first n slots are live; masses
+        returned for empty slots are ignored.
         """
 
     def slot_state(self) -> dict[str, Tensor]:

@@ -1,7 +1,7 @@
 """Trains one run group to its end in this process and reports progress and failure in files.
 
-`python -m aes_rl.study.worker DIRECTORY` trains the group of a directory that holds a config.json. It saves and stops
-when its standard input ends, so that a worker does not outlive the study that started it.
+`python -m aes_rl.study.worker DIRECTORY` trains the group whose config.json is in the directory. When its standard
+input is closed, it saves and stops: a worker must not run on after the study that started it has ended.
 """
 
 import argparse
@@ -51,7 +51,7 @@ def train_group(directory: Path, threads: int = 1) -> None:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a worker has come."""
+    """The progress of a worker."""
 
     env_step: int = 0
     scores: Mapping[str, float] = field(default_factory=dict)
@@ -59,7 +59,7 @@ class Progress:
 
 
 def progress_of(directory: Path) -> Progress:
-    """The latest progress of a running worker; at step 0 if unknown."""
+    """The latest progress of a running worker; step 0 without scores if it is unknown."""
     try:
         return from_json(Progress, files.read_json(directory / "progress.json"), "progress.json")
     except (OSError, UserError):
@@ -72,7 +72,7 @@ def _write_progress(directory: Path, env_step: int, runner: Runner) -> None:
 
 
 def _stop_with_parent() -> None:
-    """Send this process a SIGTERM once its standard input ends."""
+    """Send this process a SIGTERM when its standard input is closed, which happens when the parent process ends."""
 
     def watch() -> None:
         while os.read(0, 1):
@@ -88,7 +88,7 @@ def main() -> None:
     parser.add_argument("directory", type=Path)
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # until the runner handles signals
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(STOPPED))  # the runner replaces this handler
     _stop_with_parent()
     try:
         train_group(arguments.directory, arguments.threads)

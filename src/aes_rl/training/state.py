@@ -1,4 +1,4 @@
-"""The state of a run: the components that a configuration puts together, and the two clocks they share."""
+"""The state of a run: the components that a configuration puts together, and its numbers of steps and updates."""
 
 from typing import NamedTuple
 
@@ -23,14 +23,14 @@ _SEED_COUNT = 2**31
 
 
 class Learned(NamedTuple):
-    """One update of every member and the sample it was computed on."""
+    """The result of `learn`: one update of every member, and the sample it was computed on."""
 
     update: Update
     sample: Sample
 
 
 class RunState:
-    """Environments, replay and agent of every member, and how far the run has come."""
+    """Environments, replay and agent of every member, and the progress of the run."""
 
     def __init__(self, config: Training):
         self.config = config
@@ -39,7 +39,7 @@ class RunState:
         memory.require(config, self.sizes)
         self.warm_up_steps, self.batch_size = config.warm_up_steps, config.agent_config.batch_size
         self.numerics = Numerics(torch.device(config.device), config.tf32)
-        """Torch settings that are in force while the run works."""
+        """Torch settings that apply during the run."""
         with self.numerics:
             self._make_components(config, seeds)
         self.env_step = 0
@@ -70,7 +70,7 @@ class RunState:
         self.side_stream = side_stream_of(self.streams.device)
         """Second CUDA stream, on which replay works while the agent computes."""
         self.workers = config.workers if config.workers is not None else workers_for(len(seeds), config.task)
-        """Processes that step the environments; 0 if this one does."""
+        """Number of processes that step the environments; with 0, this process steps them."""
         self.environments = Environments(config.task, self.episode_seeds(0), self.workers)
         data = self.environments.data
         self.received = StepData(torch.zeros(data.memory.shape, device=self.device), len(seeds), self.sizes)
@@ -86,7 +86,7 @@ class RunState:
         )
         self._outgoing = torch.zeros(self.action.shape, pin_memory=True) if self._is_on_gpu else self.action
         self._actions_copied = torch.cuda.Event() if self._is_on_gpu else None  # type: ignore[no-untyped-call]
-        self._is_sending = False
+        self._has_unsent_actions = False
 
     @property
     def device(self) -> torch.device:
@@ -94,18 +94,18 @@ class RunState:
         return self.streams.device
 
     def begin_sending(self) -> None:
-        """Send the actions to the environments; on a GPU, start to copy them to the host."""
+        """Send the actions to the environments. On a GPU, only start their copy to the host."""
         if self._actions_copied is None:
             self.environments.send(self.action.numpy())
             return
         self._outgoing.copy_(self.action, non_blocking=True)
         self._actions_copied.record()
-        self._is_sending = True
+        self._has_unsent_actions = True
 
     def finish_sending(self) -> None:
-        """Send the actions that a GPU has copied to the host, unless that has been done."""
-        if self._actions_copied is not None and self._is_sending:
-            self._is_sending = False
+        """On a GPU, wait for the copy and send the actions; does nothing if they were sent."""
+        if self._actions_copied is not None and self._has_unsent_actions:
+            self._has_unsent_actions = False
             self._actions_copied.synchronize()
             self.environments.send(self._outgoing.numpy())
 
@@ -144,14 +144,14 @@ class RunState:
 
 
 def workers_for(environments: int, task: str) -> int:
-    """The fewest processes with which stepping so many environments takes the least time, two cores left free.
+    """How many processes step the environments: the fewest among the fastest choices that leave two cores free.
 
-    For 15 environments, eight processes with two each are as fast as fourteen of which one has two, and leave six cores
-    free. A task from a module (`module:Task-v0`) gets a process even for one environment: if that process exits, the
-    run does not.
+    The process with the most environments determines the time. With 16 cores and 15 environments, fourteen processes
+    are no faster than eight: in both cases, one process steps two. A task from a module (`module:Task-v0`) gets a
+    process even for one environment: if the task ends its process, the run continues.
     """
     if environments <= 2:
         return 1 if ":" in task else 0
-    most = max(2, cores() - 2)
-    rounds = -(-environments // most)
-    return -(-environments // rounds)
+    most_processes = max(2, cores() - 2)
+    per_process = -(-environments // most_processes)
+    return -(-environments // per_process)

@@ -2,6 +2,8 @@
 
 All arrays are C-contiguous float32. A network of K copies serves P members; K/P consecutive copies belong to one member
 (the twin critics) and read the same inputs. Rows are positions in a batch, or in several batches one after the other.
+`head` is an actor's output. `of_x` is the derivative of the loss with respect to x. Members `first` to `last` do not
+include `last`.
 """
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
@@ -21,13 +23,13 @@ _compiled = njit(cache=True, fastmath={"reassoc", "contract", "nsz", "arcp"}, er
 @_compiled
 def copy_columns(source, source_row, source_column, width, out, out_row, out_column, count):
     """Copy `count` rows of `width` columns of every member to the rows of its network copies."""
-    copies = out.shape[0] // source.shape[0]
+    copies_per_member = out.shape[0] // source.shape[0]
     for copy in range(out.shape[0]):
         for row in range(count):
-            given = source[copy // copies, source_row + row]
-            taken = out[copy, out_row + row]
+            from_row = source[copy // copies_per_member, source_row + row]
+            to_row = out[copy, out_row + row]
             for column in range(width):
-                taken[out_column + column] = given[source_column + column]
+                to_row[out_column + column] = from_row[source_column + column]
 
 
 @_compiled
@@ -50,7 +52,7 @@ def add_bias(output, width, bias, has_relu):
 def single_output(hidden, bias, weight, last_bias, output):
     """Add the bias and apply ReLU to the last hidden layer, and compute the one output of the layer after it."""
     for copy in range(hidden.shape[0]):
-        own, of_output = bias[copy, 0], weight[copy]
+        own, output_weight = bias[copy, 0], weight[copy]
         for row in range(hidden.shape[1]):
             values = hidden[copy, row]
             total = _ZERO
@@ -58,26 +60,26 @@ def single_output(hidden, bias, weight, last_bias, output):
                 value = values[column] + own[column]
                 value = value if value > _ZERO else _ZERO
                 values[column] = value
-                total += value * of_output[column, 0]
+                total += value * output_weight[column, 0]
             output[copy, row, 0] = total + last_bias[copy, 0, 0]
 
 
 @_compiled
-def single_output_gradient(gradient, hidden, weight, trained, below, of_weight, of_bias, norms, first, last):
+def single_output_gradient(gradient, hidden, weight, trained, of_hidden, of_weight, of_bias, norms, first, last):
     """The gradient of a layer with one output: of the hidden layer before it, and of its parameters.
 
-    The first `trained` rows count for the parameters. For members `first` to `last`, adds the layer's part of the
-    squared norm of each row's gradient to `norms`.
+    Only the first `trained` rows contribute to the parameters' gradient. For members `first` to `last`, adds the
+    layer's part of the squared norm of each row's gradient to `norms`.
     """
-    copies = gradient.shape[0] // norms.shape[0]
+    copies_per_member = gradient.shape[0] // norms.shape[0]
     for copy in range(gradient.shape[0]):
-        member = copy // copies
+        member = copy // copies_per_member
         weights, sums = weight[copy], of_weight[copy]
         sums[:] = _ZERO
         of_bias[copy, 0, 0] = _ZERO
         for row in range(gradient.shape[1]):
             slope = gradient[copy, row, 0]
-            values, own = hidden[copy, row], below[copy, row]
+            values, own = hidden[copy, row], of_hidden[copy, row]
             for column in range(own.shape[0]):
                 own[column] = slope * weights[column, 0] if values[column] > _ZERO else _ZERO
             if row < trained:
@@ -94,12 +96,12 @@ def single_output_gradient(gradient, hidden, weight, trained, below, of_weight, 
 def layer_gradient(gradient, count, output, has_relu, inputs, trained, of_bias, norms, first, last):
     """Apply ReLU's derivative to the gradient of a layer's output, in place; compute the gradient of its bias.
 
-    The first `trained` rows count for the bias. For members `first` to `last`, adds the layer's part of the squared
-    norm of each row's gradient to `norms`: (‖inputs‖² + 1) · ‖gradient‖².
+    Only the first `trained` rows contribute to the bias's gradient. For members `first` to `last`, adds the layer's
+    part of the squared norm of each row's gradient to `norms`: (‖inputs‖² + 1) · ‖gradient‖².
     """
-    copies = gradient.shape[0] // norms.shape[0]
+    copies_per_member = gradient.shape[0] // norms.shape[0]
     for copy in range(gradient.shape[0]):
-        member = copy // copies
+        member = copy // copies_per_member
         sums = of_bias[copy, 0]
         sums[:] = _ZERO
         for row in range(count):
@@ -112,17 +114,17 @@ def layer_gradient(gradient, count, output, has_relu, inputs, trained, of_bias, 
                 for column in range(own.shape[0]):
                     sums[column] += own[column]
                 if first <= member < last:
-                    share, coefficient, entered = _ZERO, _ONE, inputs[copy, row]
+                    share, coefficient, layer_input = _ZERO, _ONE, inputs[copy, row]
                     for column in range(own.shape[0]):
                         share += own[column] * own[column]
-                    for column in range(entered.shape[0]):
-                        coefficient += entered[column] * entered[column]
+                    for column in range(layer_input.shape[0]):
+                        coefficient += layer_input[column] * layer_input[column]
                     norms[member, row] += share * coefficient
 
 
 @_compiled
 def undo_weights(weights, norms):
-    """Turn squared norms of weighted mean terms into those of the terms: multiply by (B/w)²."""
+    """Turn the squared norms of the terms (w/B)·g of a weighted mean into those of g: multiply by (B/w)²."""
     size = np.float32(weights.shape[1])
     for member in range(weights.shape[0]):
         for position in range(weights.shape[1]):
@@ -138,33 +140,34 @@ def critic_objective(values, next_value, rows, weights, discount, reward_scale, 
     for member in range(members):
         loss[member] = _ZERO
         for position in range(batch):
+            # The last two columns of a row are the reward and whether the state after it is terminal.
             target = reward_scale * rows[member, position, width - 2]
             target += discount * (_ONE - rows[member, position, width - 1]) * next_value[member, position]
             weight = weights[member, position] / np.float32(batch)
-            size = _ZERO
+            absolute = _ZERO
             for copy in range(copies * member, copies * (member + 1)):
                 error = values[copy, position, 0] - target
                 gradient[copy, position, 0] = _TWO * weight * error
                 loss[member] += weight * error * error
-                size += abs(error)
-            td_error[member, position] = size / np.float32(copies)
+                absolute += abs(error)
+            td_error[member, position] = absolute / np.float32(copies)
 
 
 @_compiled
-def value_objective(values, wanted, weights, gradient, loss):
+def value_objective(values, target, weights, gradient, loss):
     """The loss of the state-value function, and its derivative with respect to the values."""
     for member in range(weights.shape[0]):
         loss[member] = _ZERO
         for position in range(weights.shape[1]):
             weight = weights[member, position] / np.float32(weights.shape[1])
-            error = values[member, position, 0] - wanted[member, position]
+            error = values[member, position, 0] - target[member, position]
             gradient[member, position, 0] = _TWO * weight * error
             loss[member] += weight * error * error
 
 
 @_compiled
 def deterministic_objective(values, first_row, weights, gradient, loss):
-    """The deterministic actor's loss, minus the value of its action, and its derivative with respect to the value."""
+    """The deterministic actor's loss −Q(s, π(s)), and its derivative with respect to the value Q."""
     for member in range(weights.shape[0]):
         loss[member] = _ZERO
         for position in range(weights.shape[1]):
@@ -188,13 +191,13 @@ def stochastic_objective(
         slope[member, 0] = _ZERO
         for position in range(weights.shape[1]):
             weight = weights[member, position] / np.float32(weights.shape[1])
-            lower = values[one, first_row + position, 0]
-            upper = values[other, first_row + position, 0]
-            share = _HALF if lower == upper else (_ONE if lower < upper else _ZERO)
+            first_value = values[one, first_row + position, 0]
+            second_value = values[other, first_row + position, 0]
+            share = _HALF if first_value == second_value else (_ONE if first_value < second_value else _ZERO)
             gradient[one, first_row + position, 0] = -weight * share
             gradient[other, first_row + position, 0] = -weight * (_ONE - share)
             log = log_probability[member, position]
-            loss[member] += weight * (temperature * log - min(lower, upper))
+            loss[member] += weight * (temperature * log - min(first_value, second_value))
             slope[member, 0] += weight * (-target_entropy - log)
 
 
@@ -210,7 +213,7 @@ def soft_value(values, first_row, log_probability, log_row, log_temperature, out
 
 @_compiled
 def squash(head, noise, epsilon, action, deviation, log_probability):
-    """The tanh of a Gaussian sample and its log density, as `aes_rl.agents.sac.squash`; batch k uses noise k."""
+    """The tanh of a Gaussian sample and its log density, as `aes_rl.agents.sac.squash`; rows of batch k use noise k."""
     members, rows, width = head.shape
     actions, batch = width // 2, noise.shape[1]
     constant = np.float32(actions * 0.5 * math.log(2 * math.pi))
@@ -253,9 +256,11 @@ def policy_gradient(
             penalty = _TWO * weight * regularization / np.float32(actions)
             for column in range(actions):
                 squashed = action[member, position, column]
-                slope = _ONE - squashed * squashed
+                tanh_derivative = _ONE - squashed * squashed
                 of_raw = of_action[2 * member, position, column] + of_action[2 * member + 1, position, column]
-                of_raw = of_raw * slope + _TWO * of_log * squashed * (slope / (slope + epsilon) if epsilon else _ONE)
+                of_raw = of_raw * tanh_derivative + _TWO * of_log * squashed * (
+                    tanh_derivative / (tanh_derivative + epsilon) if epsilon else _ONE
+                )
                 mean, log_deviation = head[member, position, column], head[member, position, actions + column]
                 of_head[member, position, column] = of_raw + penalty * mean
                 is_inside = _LOWEST_LOG_DEVIATION <= log_deviation <= _HIGHEST_LOG_DEVIATION
@@ -311,7 +316,7 @@ def explore_around(head, noise, pull, scale, state, action):
 
 @_compiled
 def adam(block, gradient, mean, square, steps, learning_rate, weight_decay, target, target_rate):
-    """One Adam step for a block of parameters; the target, unless it is empty, then moves towards them."""
+    """One Adam step for a block of parameters; then the target network, unless it is empty, moves towards them."""
     steps[0] += _ONE
     rate = np.float32(learning_rate / (1 - _BETA_1 ** steps[0]))
     correction = np.float32(1 / math.sqrt(1 - _BETA_2 ** steps[0]))
