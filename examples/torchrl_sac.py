@@ -16,7 +16,6 @@ from torchrl.data import LazyTensorStorage, TensorDictReplayBuffer
 from torchrl.modules import MLP, ProbabilisticActor, TanhNormal, ValueOperator
 from torchrl.objectives import SACLoss, SoftUpdate
 
-from aes_rl import configure  # AES
 from aes_rl.integrations.torchrl import SelectiveSampler, SelectiveWriter, attach  # AES
 
 
@@ -64,7 +63,9 @@ def main(arguments: Arguments) -> None:
     )
     loss.make_value_estimator(gamma=0.99)
     updates = max(1, arguments.env_steps - arguments.warm_up_steps)
-    sampler = SelectiveSampler(configure(arguments.sampler), arguments.capacity, arguments.seed, updates)  # AES
+    sampler = SelectiveSampler(  # AES
+        arguments.sampler, capacity=arguments.capacity, seed=arguments.seed, total_updates=updates
+    )
     buffer = TensorDictReplayBuffer(
         storage=LazyTensorStorage(arguments.capacity),
         sampler=sampler,  # AES

@@ -120,7 +120,7 @@ def test_a_member_is_the_same_in_any_company() -> None:
             if step.learned is not None:
                 slots.append(step.learned.sample.draw.slots[position].tolist())
                 floats.append(step.learned.update.signals.gradient_norm["critic"][position])
-        actor = [parameter[position].detach() for parameter in run.agent.actor.parameters()]
+        actor = [parameter[position].detach() for parameter in run.agent.trained()["actor"].parameters()]
         run.close()
         return slots, floats + actor
 
