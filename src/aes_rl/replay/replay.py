@@ -61,6 +61,7 @@ class Replay:
         self.streams = Streams(seeds, self._backend)
         self.draws = self._backend.counter()
         """Number of draws so far: the counter of the draw stream."""
+        self._batch_size: int | None = None  # the last one, which was valid
         self.ages = FeedbackAges(len(seeds), capacity, self._backend.device) if remembers_feedback else None
         """Feedback ages of all slots, if `remembers_feedback`."""
         # First insertion of each member that was not finite, on backends that cannot raise immediately; 0 if none.
@@ -95,7 +96,9 @@ class Replay:
 
     def sample(self, batch_size: int) -> Sample:
         """Draw a batch per member, with replacement."""
-        checks.count("batch_size", batch_size)
+        if batch_size != self._batch_size:
+            checks.count("batch_size", batch_size)
+            self._batch_size = batch_size
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
         self.draws += 1
         return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
