@@ -32,13 +32,13 @@ def test_ages_count_updates_since_the_last_report(backend) -> None:
         for own, expected in zip(found.tolist(), shadow, strict=True):
             assert own == [step - expected[slot] if slot in expected else math.inf for slot in live.tolist()]
     saved = {name: value.clone() for name, value in replay.state_dict().items()}
-    replay.ages.heard.zero_()
+    replay.ages.last_report.zero_()
     replay.load_state_dict(saved)
-    assert torch.equal(replay.ages.heard, saved["heard"])
+    assert torch.equal(replay.ages.last_report, saved["last_report"])
 
 
 def test_nothing_is_kept_unless_asked_for() -> None:
     replay = Replay([Adaptive()], capacity=5, observation_size=1, action_size=1, seeds=[0])
     assert replay.ages is None
-    assert "heard" not in replay.state_dict()
+    assert "last_report" not in replay.state_dict()
     assert FeedbackAges(1, 3, torch.device("cpu")).ages(torch.arange(3), 7).tolist() == [[math.inf] * 3]

@@ -62,7 +62,7 @@ class Attachment(AbstractAttachment):
         self._critic = _SUPPORTED[type(loss)]
         self._thread = threading.get_ident()
         """Thread in which the loss was last computed."""
-        self._heard: tuple[Pending, dict[str, Tensor]] | None = None
+        self._to_report: tuple[Pending, dict[str, Tensor]] | None = None
         self._taps: dict[str, Taps] = {}
         if Signal.GRADIENT_NORM in self.needs:
             networks = {"actor": loss.actor_network, "critic": getattr(loss, f"{self._critic}_network")}
@@ -81,11 +81,11 @@ class Attachment(AbstractAttachment):
 
     @override
     def report(self) -> None:
-        if self._heard is None:
+        if self._to_report is None:
             return
-        pending, taps = self._heard
+        pending, taps = self._to_report
         if not taps or any(tap.grad is not None for tap in taps.values()):
-            self._heard = None
+            self._to_report = None
             self.selection().report(pending)
 
     def _report_here(self) -> None:
@@ -126,21 +126,21 @@ class Attachment(AbstractAttachment):
             if loss.tensor_keys.priority_weight not in batch.keys():  # noqa: SIM118
                 weight = loss.tensor_keys.priority_weight
                 raise ValueError(f"the batch has no {weight!r}; the loss would not be weighted")
-            self._heard = (pending, {})
+            self._to_report = (pending, {})
         if Signal.GRADIENT_NORM in pending.needs:
             leaves = {name: taps.tap((len(pending.weights),)) for name, taps in self._taps.items()}
             for name, taps in self._taps.items():
                 taps.connect(leaves[name])
             pending.sources = [partial(_add_norms, leaves)]
             if self._measured is None:
-                self._heard = (pending, leaves)
+                self._to_report = (pending, leaves)
 
     def _after(self, loss: LossModule, arguments: tuple[TensorDictBase], output: TensorDictBase) -> None:
         for taps in self._taps.values():
             taps.disconnect()
-        if self._heard is None or self._measured is not None:
+        if self._to_report is None or self._measured is not None:
             return
-        pending = self._heard[0]
+        pending = self._to_report[0]
         weighted: Tensor = output.get(f"loss_{self._critic}").detach()
         pending.critic_terms = [lambda: weighted.cpu() / pending.weights.cpu()]
         if Signal.TD_ERROR in pending.needs:

@@ -135,12 +135,12 @@ class Replay:
         seeds = torch.tensor([as_int64(seed & (2**64 - 1)) for seed in self.streams.seeds])
         own = {"rows": self.storage.rows, "draws": torch.as_tensor(self.draws), "seeds": seeds}
         if self.ages is not None:
-            own["heard"] = self.ages.heard
+            own["last_report"] = self.ages.last_report
         return own | {f"sampler.{name}": value for name, value in self.sampler.state_dict().items()}
 
     def slot_entries(self) -> frozenset[str]:
         """Names of the state entries with one value per slot, [P, N, …]."""
-        return frozenset({"rows", "heard", *(f"sampler.{name}" for name in self.sampler.slot_entries())})
+        return frozenset({"rows", "last_report", *(f"sampler.{name}" for name in self.sampler.slot_entries())})
 
     def load_state_dict(self, state: Mapping[str, Tensor]) -> None:
         """Continue from a saved state: the next samples are those that the saved replay would have drawn."""
@@ -152,7 +152,7 @@ class Replay:
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.storage.rows.copy_(state["rows"])
         if self.ages is not None:
-            self.ages.heard.copy_(state["heard"])
+            self.ages.last_report.copy_(state["last_report"])
         if isinstance(self.draws, int):
             self.draws = int(state["draws"])
         else:
