@@ -22,10 +22,12 @@ import torch
 from stable_baselines3.common.buffers import ReplayBuffer
 from tianshou.data import Batch, PrioritizedReplayBuffer
 
-from aes_rl import Adaptive, Replay, Signals, Transition
+from aes_rl import Replay, Signals, Transition
 
 OBSERVATION, ACTION, BATCH = 17, 6, 256
 """HalfCheetah's sizes and SAC's batch."""
+OURS = {"adaptive": "", "predictive": "_predictive"}
+"""Our contestants, and what their keys in the result end with."""
 RESULT = Path(__file__).parent / "results" / "replay.json"
 README = Path(__file__).parent.parent / "README.md"
 Cycle = Callable[[], object]
@@ -42,26 +44,35 @@ def main() -> None:
     arguments = parser.parse_args()
     torch.set_num_threads(1)
 
-    print(f"filling four buffers of {arguments.capacity:,} slots", flush=True)
+    print(f"filling five buffers of {arguments.capacity:,} slots", flush=True)
     peers = {"tianshou prioritized": tianshou, "cpprb prioritized": cpprb_prioritized, "sb3 uniform": sb3}
-    contestants = {"aes-rl adaptive": adaptive(arguments.capacity)}
+    contestants = {f"aes-rl {name}": ours(name, arguments.capacity) for name in OURS}
     contestants |= {name: make(arguments.capacity) for name, make in peers.items()}
     times = take_turns(contestants, arguments.rounds, arguments.cycles)
     del contestants
-    ours = times["aes-rl adaptive"]
-    speedups = {name: median_ratio(times[name], ours) for name in peers}
+    speedups = {(own, peer): median_ratio(times[peer], times[f"aes-rl {own}"]) for own in OURS for peer in peers}
 
-    sizes = {f"{slots:,} slots": adaptive(slots) for slots in (10_000, 100_000, 1_000_000, 10_000_000)}
+    sizes = {
+        f"{name}, {slots:,} slots": ours(name, slots)
+        for name in OURS
+        for slots in (10_000, 100_000, 1_000_000, 10_000_000)
+    }
     by_size = take_turns(sizes, arguments.rounds, arguments.cycles)
     del sizes
 
     for name, values in (times | by_size).items():
         print(f"{name:22} {statistics.median(values):8.1f} µs a cycle (median; fastest round {min(values):.1f})")
     result = {
-        "speedup_vs_best_prioritized_peer": min(speedups["tianshou prioritized"], speedups["cpprb prioritized"]),
-        "speedup_vs_sb3_uniform": speedups["sb3 uniform"],
-        "growth_10k_to_10m": median_ratio(by_size["10,000,000 slots"], by_size["10,000 slots"]),
-        "overhead_bytes_per_slot": overhead_bytes(arguments.capacity),
+        f"{key}{suffix}": value
+        for own, suffix in OURS.items()
+        for key, value in {
+            "speedup_vs_best_prioritized_peer": min(
+                speedups[own, "tianshou prioritized"], speedups[own, "cpprb prioritized"]
+            ),
+            "speedup_vs_sb3_uniform": speedups[own, "sb3 uniform"],
+            "growth_10k_to_10m": median_ratio(by_size[f"{own}, 10,000,000 slots"], by_size[f"{own}, 10,000 slots"]),
+            "overhead_bytes_per_slot": overhead_bytes(own, arguments.capacity),
+        }.items()
     }
     for name, value in result.items():
         print(f"{name}: {value:.2f}")
@@ -85,12 +96,16 @@ def main() -> None:
 def with_figures(text: str, result: dict[str, object]) -> str:
     """The README with its table between the markers made from a result."""
     rows = [
-        ("faster than the best prioritized peer", f"{result['speedup_vs_best_prioritized_peer']:.1f}×"),
-        ("faster than Stable-Baselines3's uniform buffer", f"{result['speedup_vs_sb3_uniform']:.1f}×"),
-        ("growth from ten thousand to ten million slots", f"{result['growth_10k_to_10m']:.1f}×"),
-        ("bytes per slot beside the transition itself", f"{result['overhead_bytes_per_slot']:.1f}"),
+        ("faster than the best prioritized peer", "speedup_vs_best_prioritized_peer", "×"),
+        ("faster than Stable-Baselines3's uniform buffer", "speedup_vs_sb3_uniform", "×"),
+        ("growth from ten thousand to ten million slots", "growth_10k_to_10m", "×"),
+        ("bytes per slot beside the transition itself", "overhead_bytes_per_slot", ""),
     ]
-    table = "\n".join(["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)])
+    cells = [
+        f"| {label} | " + " | ".join(f"{result[key + suffix]:.1f}{unit}" for suffix in OURS.values()) + " |"
+        for label, key, unit in rows
+    ]
+    table = "\n".join([f"| | {' | '.join(OURS)} |", "|---|---|---|", *cells])
     start, end = "<!-- replay-figures -->\n", "\n<!-- /replay-figures -->"
     return text[: text.index(start) + len(start)] + table + text[text.index(end) :]
 
@@ -112,8 +127,8 @@ def median_ratio(slower: list[float], faster: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(slower, faster, strict=True))
 
 
-def adaptive(capacity: int) -> Cycle:
-    replay = Replay([Adaptive()], capacity=capacity, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
+def ours(sampler: str, capacity: int) -> Cycle:
+    replay = Replay([sampler], capacity=capacity, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
     generator = torch.Generator().manual_seed(0)
     transition = Transition(
         torch.randn(1, OBSERVATION, generator=generator),
@@ -207,9 +222,9 @@ def peer_data() -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return observation, action, np.abs(generator.standard_normal(BATCH))
 
 
-def overhead_bytes(capacity: int) -> float:
+def overhead_bytes(sampler: str, capacity: int) -> float:
     """What a slot costs beside the 42 numbers of its transition: all tensors of the replay, counted by storage."""
-    replay = Replay([Adaptive()], capacity=capacity, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
+    replay = Replay([sampler], capacity=capacity, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
     storages = {value.untyped_storage().data_ptr(): value.untyped_storage() for value in replay.state_dict().values()}
     payload = (2 * OBSERVATION + ACTION + 2) * 4
     return sum(storage.nbytes() for storage in storages.values()) / capacity - payload

@@ -7,6 +7,8 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aes_rl.backends.numba.prefetch import prefetch
+
 
 def accumulate(
     sums: NDArray[np.float64],
@@ -32,6 +34,8 @@ def clear(sums: NDArray[np.float64], slots: Tensor, nu: NDArray[np.float64]) -> 
 @njit(cache=True)
 def _accumulate(sums, slots, probabilities, squared_norms, is_current, nu, masses):
     for member in range(slots.shape[0]):
+        for position in range(slots.shape[1]):
+            prefetch(sums[member], np.uint64(slots[member, position]))
         for position in range(slots.shape[1]):
             if is_current[member, position]:
                 slot = np.uint64(slots[member, position])

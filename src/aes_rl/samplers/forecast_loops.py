@@ -7,6 +7,7 @@ from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
+from aes_rl.backends.numba.prefetch import prefetch
 from aes_rl.samplers.forecast_equations import AGES, LARGEST_LOG, PRIOR_PAIRS
 from aes_rl.types import Counter
 
@@ -52,13 +53,10 @@ def forecast(
     return torch.from_numpy(masses)
 
 
-@njit(cache=True)
+@njit(cache=True, inline="always")
 def _bucket(age):
-    bucket = 0
-    while age > 1 and bucket < AGES - 1:
-        age >>= 1
-        bucket += 1
-    return bucket
+    """⌊log₂ age⌋, from the exponent of its floating-point form."""
+    return min(max((np.float64(age).view(np.int64) >> 52) - 1023, 0), AGES - 1)
 
 
 @njit(cache=True)
@@ -93,39 +91,44 @@ def _forget(seen, moments, slots, masses):
 def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses):
     updates[0] += 1
     now = updates[0]
+    batch = slots.shape[1]
+    news, weights, slopes = np.empty(batch), np.empty(batch), np.empty(AGES)
     for member in range(slots.shape[0]):
         moments[member] *= keep
         pairs[member] *= keep
-        for position in range(slots.shape[1]):
-            norm = float(norms[member, position])
-            if is_current[member, position] and norm > 0:
-                weight = 1 / (size * probabilities[member, position])
-                fresh = np.log(norm)
-                moments[member, 0] += weight
-                moments[member, 1] += weight * fresh
-                moments[member, 2] += weight * fresh * fresh
-        mean, variance = _mean_and_variance(moments[member])
-        for position in range(slots.shape[1]):
+        for position in range(batch):
             slot = np.uint64(slots[member, position])
+            prefetch(seen[member], slot)
+            prefetch(logs[member], slot)
             norm = float(norms[member, position])
-            if is_current[member, position] and norm > 0 and seen[member, slot] > 0:
-                weight = 1 / (size * probabilities[member, position])
+            weights[position] = 0.0
+            if is_current[member, position] and norm > 0:
+                weights[position] = weight = 1 / (size * probabilities[member, position])
+                news[position] = new = np.log(norm)
+                moments[member, 0] += weight
+                moments[member, 1] += weight * new
+                moments[member, 2] += weight * new * new
+        mean, variance = _mean_and_variance(moments[member])
+        for position in range(batch):
+            slot = np.uint64(slots[member, position])
+            if weights[position] > 0 and seen[member, slot] > 0:
                 old = float(logs[member, slot]) - mean
                 bucket = _bucket(now - seen[member, slot])
-                pairs[member, bucket, 0] += weight * old * (np.log(norm) - mean)
-                pairs[member, bucket, 1] += weight * old * old
-        for position in range(slots.shape[1]):
-            norm = float(norms[member, position])
-            if is_current[member, position] and norm > 0:
+                pairs[member, bucket, 0] += weights[position] * old * (news[position] - mean)
+                pairs[member, bucket, 1] += weights[position] * old * old
+        for position in range(batch):
+            if weights[position] > 0:
                 slot = np.uint64(slots[member, position])
-                logs[member, slot] = np.log(norm)
+                logs[member, slot] = news[position]
                 seen[member, slot] = now
-        for position in range(slots.shape[1]):
+        for bucket in range(AGES):
+            slopes[bucket] = _slope(pairs[member], bucket, variance)
+        for position in range(batch):
             slot = np.uint64(slots[member, position])
             log, slope = 0.0, 0.0
             if seen[member, slot] > 0:
                 log = float(logs[member, slot])
-                slope = _slope(pairs[member], _bucket(max(now - seen[member, slot], horizon)), variance)
+                slope = slopes[_bucket(max(now - seen[member, slot], horizon))]
             masses[member, position] = _mass(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope)))
 
 

@@ -1,7 +1,6 @@
 """Validation of the learner's signals before they reach a rule."""
 
 import math
-from collections.abc import Iterator
 
 import torch
 from jaxtyping import Bool, Float
@@ -12,6 +11,7 @@ from aes_rl.backends.distribution import AbstractDistribution
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal, Signals
 
+_DTYPES = (torch.float32, torch.float64)
 Networks = tuple[str, ...] | None
 """Names of the networks whose gradients form the signal; None means all of them."""
 
@@ -22,13 +22,16 @@ def check(signals: Signals, needs: Signal, draw: Draw) -> None:
         raise UserError("the sampler needs TD errors, but none were reported; pass Signals(td_error=…)")
     if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
         raise UserError("the sampler needs gradient norms, but none were reported; pass Signals(gradient_norm={…})")
-    for name, values in _named(signals):
-        if values.shape != draw.slots_view.shape:
-            raise UserError(f"{name} has shape {tuple(values.shape)}; the shape of its draw is {draw.slots_view.shape}")
-        if values.dtype not in (torch.float32, torch.float64):
+    shape = draw.slots_view.shape
+    for network, values in _values(signals):
+        if values.shape == shape and values.dtype in _DTYPES and not values.requires_grad:
+            continue
+        name = _name(network)
+        if values.shape != shape:
+            raise UserError(f"{name} has shape {tuple(values.shape)}; the shape of its draw is {shape}")
+        if values.dtype not in _DTYPES:
             raise UserError(f"{name} has dtype {values.dtype}; report it as float32 or float64")
-        if values.requires_grad:
-            raise UserError(f"{name} requires grad; detach it before reporting it")
+        raise UserError(f"{name} requires grad; detach it before reporting it")
 
 
 def screened(
@@ -44,13 +47,11 @@ def screened(
     is negative. A backend that reads values on the host raises on an invalid value; the others set `fault` for the
     members that reported one.
     """
-    named = list(_named(signals))
-    wrong, is_current, is_whole = backend.screen(
-        draw, [(values, _lowest(name)) for name, values in named], distribution, fault
-    )
+    reported = _values(signals)
+    limited = [(values, 0.0 if network else -math.inf) for network, values in reported]
+    wrong, is_current, is_whole = backend.screen(draw, limited, distribution, fault)
     if wrong is not None:
-        name, values = named[wrong]
-        raise UserError(invalid_value_message(name, values, _lowest(name)))
+        raise UserError(invalid_value_message(_name(reported[wrong][0]), *limited[wrong]))
     return Report(draw, signals, is_current), is_whole
 
 
@@ -70,15 +71,14 @@ def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float
     )
 
 
-def _lowest(name: str) -> float:
-    return -math.inf if name == "td_error" else 0.0
+def _values(signals: Signals) -> list[tuple[str, Float[Tensor, "p B"]]]:
+    """All reported values: gradient norms by network, and the TD errors by an empty name."""
+    norms = list(signals.gradient_norm.items())
+    return norms if signals.td_error is None else [("", signals.td_error), *norms]
 
 
-def _named(signals: Signals) -> Iterator[tuple[str, Float[Tensor, "p B"]]]:
-    if signals.td_error is not None:
-        yield "td_error", signals.td_error
-    for network, norm in signals.gradient_norm.items():
-        yield f"gradient_norm[{network!r}]", norm
+def _name(network: str) -> str:
+    return f"gradient_norm[{network!r}]" if network else "td_error"
 
 
 def check_networks(networks: Networks) -> None:

@@ -106,8 +106,9 @@ class Sampler:
 
     def weights(self, draw: Draw) -> Float[Tensor, "P B"]:
         """The importance weight of every drawn slot, which multiplies its term in every loss."""
-        parts = [rule.weights(self._part(draw, members)) for members, rule in self._slices]
-        return parts[0] if len(parts) == 1 else torch.cat(parts)
+        if len(self._slices) == 1:
+            return self._slices[0].rule.weights(draw)
+        return torch.cat([rule.weights(draw.of_members(members)) for members, rule in self._slices])
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report the signals of the drawn slots to the rules; slots overwritten since the draw are skipped."""
@@ -214,9 +215,6 @@ class Sampler:
     def _check_members(self, what: str, view: Array) -> None:
         if view.shape[0] != self.members:
             raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
-
-    def _part(self, draw: Draw, members: slice) -> Draw:
-        return draw if len(self._slices) == 1 else draw.of_members(members)
 
 
 def _listed(configs: Sequence[SamplerConfig | str]) -> Sequence[SamplerConfig | str]:

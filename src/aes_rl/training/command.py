@@ -94,7 +94,7 @@ def run_training(config: Training, directory: Path) -> None:
     """Train to the end with a progress display, then print the scores."""
     runner = Runner(config, directory)
     size = memory.needed(config, runner.state.sizes)
-    _console.print(f"{len(config.members)} members, replay of {memory.gigabytes(size)} on {config.device}")
+    _console.print(f"members: {len(config.members)}, replay: {memory.gigabytes(size)} on {config.device}")
     if runner.was_resumed:
         _console.print(f"continuing {directory} at step {runner.first_step:,}")
     try:

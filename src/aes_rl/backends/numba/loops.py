@@ -7,11 +7,16 @@ The tree is descended level by level for the whole batch, so that the memory rea
 import numpy as np
 from numba import njit
 
+from aes_rl.backends.numba.prefetch import prefetch
 from aes_rl.streams import FIRST, GOLDEN, SECOND
 
 FAN_OUT = 16
 """Children of a tree node: two cache lines of float64."""
 _FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices avoid a check for negative indices in the compiled code
+_LINE = 16
+"""Numbers of float32 in a cache line."""
+_AHEAD = 12
+"""Rows requested before they are copied, as many as the processor can wait for at once."""
 FIFO, UNIFORM, ADAPTIVE = 0, 1, 2
 """How the slot to overwrite is chosen when the buffer is full."""
 
@@ -116,18 +121,22 @@ def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
 
 @njit(cache=True)
 def _descend(row, offsets, remainder, node):
-    """Descend from the root to the leaf at which the cumulative mass reaches `remainder`, for every draw."""
+    """Descend from the root to the leaf at which the cumulative mass reaches `remainder`, for every draw.
+
+    Both cache lines of the next group are requested one level ahead.
+    """
     for level in range(offsets.shape[0] - 2, -1, -1):
-        first = np.uint64(offsets[level])
-        if level < 2:
-            _touch(row, first, node)
+        first, below = np.uint64(offsets[level]), np.uint64(offsets[max(level - 1, 0)])
         for position in range(node.shape[0]):
             parent = np.uint64(node[position])
             start = first + parent * _FAN_OUT
             child, remainder[position] = _child(row, start, remainder[position])
             if row[start + child] == 0.0:
                 child = _last_with_mass(row, start)
-            node[position] = parent * _FAN_OUT + child
+            node[position] = chosen = parent * _FAN_OUT + child
+            if level > 0:
+                prefetch(row, below + chosen * _FAN_OUT)
+                prefetch(row, below + chosen * _FAN_OUT + np.uint64(8))
 
 
 @njit(cache=True)
@@ -136,16 +145,6 @@ def _last_with_mass(row, start):
         if row[start + np.uint64(child)] > 0.0:
             return np.uint64(child)
     return np.uint64(0)
-
-
-@njit(cache=True)
-def _touch(row, first, node):
-    """Prefetch both cache lines of every group, because the two lowest levels do not stay in the cache."""
-    total = 0.0
-    for position in range(node.shape[0]):
-        start = first + np.uint64(node[position]) * _FAN_OUT
-        total += row[start] + row[start + np.uint64(8)]
-    return total
 
 
 @njit(cache=True, inline="always")
@@ -223,20 +222,20 @@ def inverse_probabilities(probabilities, size, weights):
 
 @njit(cache=True)
 def read_rows(rows, slots, out):
-    """Copy the rows of the drawn slots to `out`, after prefetching all their cache lines."""
-    width = rows.shape[2]
+    """Copy the rows of the drawn slots to `out`; their cache lines are requested some rows ahead."""
+    batch, width = slots.shape[1], np.uint64(rows.shape[2])
     for member in range(slots.shape[0]):
-        touched = rows[member, 0, 0]
-        for position in range(slots.shape[1]):
-            slot = np.uint64(slots[member, position])
-            for column in range(0, width, 16):
-                touched += rows[member, slot, np.uint64(column)]
-        if slots.shape[1] > 0:
-            out[member, 0, 0] = touched  # used, so that the reads are not optimised away; overwritten below
-        for position in range(slots.shape[1]):
-            slot = np.uint64(slots[member, position])
-            for column in range(width):
-                out[member, position, column] = rows[member, slot, column]
+        values = rows[member].reshape(-1)
+        for position in range(-_AHEAD, batch):
+            if position + _AHEAD < batch:
+                start = np.uint64(slots[member, position + _AHEAD]) * width
+                for column in range(0, width, _LINE):
+                    prefetch(values, start + np.uint64(column))
+                prefetch(values, start + width - np.uint64(1))
+            if position >= 0:
+                start = np.uint64(slots[member, position]) * width
+                for column in range(width):
+                    out[member, position, column] = values[start + np.uint64(column)]
 
 
 @njit(cache=True)

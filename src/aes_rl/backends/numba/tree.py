@@ -1,5 +1,8 @@
 """The sum tree on the CPU: 16 children per node, one packed array per member, compiled loops."""
 
+import math
+import mmap
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
@@ -18,6 +21,9 @@ NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
     torch.float64: np.float64,
     torch.int32: np.int32,
 }
+
+_CACHE_LINE, _HUGE_PAGE = 64, 2**21
+"""Bytes."""
 
 
 class NumbaTree(AbstractSumTree[Numbers]):
@@ -70,9 +76,18 @@ def _padded(nodes: int) -> int:
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
-    """Zeros, for large arrays with random access.
+    """Zeros for arrays with random access, aligned so that a node of the tree fills whole cache lines.
 
-    NumPy requests huge pages and torch does not. With ordinary pages, 256 random reads evict the program's own entries
-    from the TLB, which slows down everything else.
+    Large arrays are in huge pages where the system has them. With ordinary pages, 256 random reads evict the program's
+    own entries from the TLB, which slows down everything else.
     """
-    return torch.from_numpy(np.zeros(shape, NUMPY_TYPES[dtype]))
+    kind = np.dtype(NUMPY_TYPES[dtype])
+    size = math.prod(shape) * kind.itemsize
+    if size < _HUGE_PAGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        memory, boundary = np.zeros(size + _CACHE_LINE, np.uint8), _CACHE_LINE
+    else:
+        pages = mmap.mmap(-1, size + _HUGE_PAGE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+        pages.madvise(mmap.MADV_HUGEPAGE)
+        memory, boundary = np.frombuffer(pages, np.uint8), _HUGE_PAGE
+    start = -memory.ctypes.data % boundary
+    return torch.from_numpy(memory[start : start + size].view(kind).reshape(shape))
