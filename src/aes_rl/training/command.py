@@ -3,7 +3,7 @@
 import os
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -209,9 +209,9 @@ def _progress(runner: Runner) -> Iterator[Callable[[int], None]]:
     returns = Text()
     label = f"{runner.config.task} {runner.config.agent}"
     task = bar.add_task(label, total=runner.config.env_steps, completed=runner.first_step, speed="")
-    with Live(Group(bar, returns), console=_console):
+    is_log = not _console.is_terminal
+    with nullcontext() if is_log else Live(Group(bar, returns), console=_console):
         started, shown, logged = time.monotonic(), 0.0, runner.scored_step
-        is_log = not _console.is_terminal
 
         def advance(env_step: int) -> None:
             nonlocal shown, logged
@@ -223,7 +223,7 @@ def _progress(runner: Runner) -> Iterator[Callable[[int], None]]:
             speed = f"{(env_step - runner.first_step) / max(now - started, 1e-9):.0f} steps/s"
             bar.update(task, completed=env_step, speed=speed)
             returns.plain = _newest_returns(runner)
-            if has_new_score:  # a log does not show the bar
+            if has_new_score:
                 logged = runner.scored_step
                 steps = f"step {logged:,} of {runner.config.env_steps:,}"
                 _console.print(f"{label} {steps}  {speed}  {returns.plain}", soft_wrap=True)
