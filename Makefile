@@ -58,6 +58,7 @@ bench-replay: .venv/bench ## Time replay against Tianshou, cpprb and Stable-Base
 
 bench-train: .venv/bench ## Time training against Stable-Baselines3; several minutes
 	$(BIN)/python benchmarks/train.py $(if $(UPDATE),--update)
+	$(if $(UPDATE),$(BIN)/python -m scripts.speed_figure)
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
 	$(BIN)/python benchmarks/integrations.py $(if $(UPDATE),--update)

@@ -32,6 +32,12 @@ def line(x1: float, y1: float, x2: float, y2: float, colour: str = FAINT, width:
     )
 
 
+def bar(x: float, middle: float, end: float, thickness: float, colour: str) -> str:
+    """A horizontal bar from `x` to `end`."""
+    top, width = middle - thickness / 2, end - x
+    return f'<rect x="{x:.1f}" y="{top:.1f}" width="{width:.1f}" height="{thickness:.1f}" fill="{colour}"/>'
+
+
 def path(points: Iterable[tuple[float, float]], colour: str, width: float = 2, dashes: str = "none") -> str:
     """A line through points."""
     where = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import figures
+from scripts import figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
 
@@ -82,6 +82,18 @@ def test_speed() -> None:
     hosts = json.loads((results / "integrations.json").read_text())
     ratios = [hosts[name] for name in ("sb3", "torchrl", "tianshou")]
     assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times an update of the host library" in readme
+
+
+def test_training_speed() -> None:
+    page = speed_figure.PAGE.read_text()
+    assert speed_figure.with_table(page) == page
+    assert speed_figure.FIGURE.read_text() == speed_figure.figure()
+    replay = json.loads((ROOT / "benchmarks" / "results" / "replay.json").read_text())
+    adaptive, predictive = (replay[f"speedup_vs_best_prioritized_peer{suffix}"] for suffix in ("", "_predictive"))
+    assert f"{adaptive:.1f} times (adaptive) and {predictive:.1f} times (predictive) faster" in page
+    one, two = speed_figure.steps_per_second(1), speed_figure.steps_per_second(2)
+    assert "At small batches one thread is faster than two" in page
+    assert all(one["predictive", size] > two["predictive", size] for size in (16, 64))
 
 
 def test_medians_of_the_captured_fraction() -> None:
