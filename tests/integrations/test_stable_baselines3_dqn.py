@@ -1,7 +1,5 @@
 """Stable-Baselines3's DQN under attachment, against one gradient per sample computed by hand."""
 
-import copy
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -66,18 +64,16 @@ def make(sampler, environments=1, is_dict=False, **options):
     )
 
 
-def plain_copy(network):
+def plain_copy(model, network):
     """The network without our hooks."""
-    network = copy.deepcopy(network)
-    for module in network.modules():
-        module._forward_hooks.clear()
-        module._forward_pre_hooks.clear()
-    return network
+    plain = model.policy.make_q_net()
+    plain.load_state_dict(network.state_dict())
+    return plain
 
 
 def by_hand(model, network, batch, weights):
     """The clipped weighted gradient, the squared norm and the error of every sample, one backward pass each."""
-    target = plain_copy(model.q_net_target)
+    target = plain_copy(model, model.q_net_target)
     parameters = list(network.parameters())
     total, norms, errors = [torch.zeros_like(p) for p in parameters], [], []
     for i in range(len(weights)):
@@ -117,7 +113,7 @@ def test_an_update_is_that_of_the_weighted_loss(sampler, environments, is_dict, 
     model = make(sampler, environments, is_dict, max_grad_norm=max_grad_norm)
     attach(model, clips_errors=clips_errors)
     model.learn(200)
-    network = plain_copy(model.q_net)
+    network = plain_copy(model, model.q_net)
     found, pending = one_update(model)
     weights = pending.weights
     expected, norms, errors, clip = by_hand(model, network, pending.batch, weights)
@@ -198,3 +194,66 @@ def test_clips_errors_is_refused_where_the_loss_clips_nothing() -> None:
     model = SAC("MlpPolicy", "Pendulum-v1", device="cpu", replay_buffer_class=SelectiveReplayBuffer, buffer_size=100)
     with pytest.raises(UserError, match=r"clips_errors is True, and SAC .*; omit clips_errors"):
         attach(model, clips_errors=True)
+
+
+class Frames(gym.Env):
+    """Random images of 36 × 36 pixels, the smallest that the library's convolutions accept."""
+
+    observation_space = gym.spaces.Box(0, 255, (36, 36, 1), np.uint8)
+    action_space = gym.spaces.Discrete(3)
+
+    def reset(self, seed=None, options=None):
+        super().reset(seed=seed, options=options)
+        self.steps = 0
+        return self.frame(), {}
+
+    def step(self, action):
+        self.steps += 1
+        return self.frame(), 4.0 * (action == self.steps % 3), self.steps == 10, False, {}
+
+    def frame(self):
+        return self.np_random.integers(0, 256, (36, 36, 1), dtype=np.uint8)
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_images(sampler) -> None:
+    """Every parameter gets the weighted gradient; norms are those of the linear layers; frames stay bytes."""
+    model = DQN(
+        "CnnPolicy",
+        Frames(),
+        buffer_size=60,
+        learning_starts=20,
+        train_freq=1,
+        batch_size=BATCH,
+        max_grad_norm=0.01,
+        policy_kwargs={"features_extractor_kwargs": {"features_dim": 16}},
+        replay_buffer_class=SelectiveReplayBuffer,
+        replay_buffer_kwargs={"sampler": SAMPLERS[sampler]},
+        seed=0,
+        device="cpu",
+    )
+    attach(model)
+    model.learn(40)
+    network = plain_copy(model, model.q_net)
+    found, pending = one_update(model)
+    assert pending.batch.observations.dtype == torch.uint8
+    assert model.replay_buffer.observations.dtype == np.uint8
+    expected, _, errors, clip = by_hand(model, network, pending.batch, pending.weights)
+    assert clip < 1
+    difference = torch.sqrt(sum((own - other).square().sum() for own, other in zip(found, expected, strict=True)))
+    assert difference <= 1e-4 * torch.sqrt(sum(other.square().sum() for other in expected))
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_("cnn" not in name)
+    _, norms, _, _ = by_hand(model, linear_only(network), pending.batch, pending.weights)
+    model.replay_buffer.selection.settle()
+    if sampler in ("adaptive", "predictive"):
+        assert (pending.gradient_norm["critic"] - norms).abs().max() <= 1e-4 * norms.mean()
+    if sampler == "prioritized":
+        assert (pending.td_errors[0] - errors.clamp(max=1)).abs().max() <= 1e-5
+
+
+def linear_only(network):
+    """The network, listing only the parameters that are trained."""
+    trained = [parameter for parameter in network.parameters() if parameter.requires_grad]
+    vars(network)["parameters"] = lambda: trained
+    return network

@@ -40,7 +40,8 @@ class Watched:
         self.name = name
         self._network = network
         self._factor = error_factor
-        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
+        # The linear layers alone give nearly the same order of samples, at a fraction of the cost.
+        self._taps = Taps(network, skips_convolutions=True) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
