@@ -247,8 +247,17 @@ def attach(
             f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override "
             "train()"
         )
-    if model.n_steps > 1:
-        raise UserError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
+    buffer = selective(model.replay_buffer)
+    if model.n_steps not in (1, buffer.n_steps):
+        raise UserError(
+            f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {model.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if buffer.n_steps > 1 and buffer.gamma != model.gamma:
+        raise UserError(
+            f"gamma is {model.gamma} in the model and {buffer.gamma} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {buffer.n_steps}, 'gamma': {model.gamma}}}"
+        )
     if getattr(model, "use_sde", False):
         raise UserError(
             "use_sde is on; state-dependent exploration has no closed form for the per-sample norms, use use_sde=False"

@@ -1,6 +1,7 @@
 """Replay buffers of Stable-Baselines3 whose slots are chosen by a sampler.
 
-Slots may be written in any order, so features that rely on neighbouring slots are rejected.
+Slots may be written in any order. Features that rely on neighbouring slots are rejected, except for n-step returns with
+a sampler that overwrites the oldest transition first.
 """
 
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from typing_extensions import override
 
+from aes_rl import checks
 from aes_rl.errors import UserError
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Array as Slots
@@ -61,6 +63,8 @@ class SelectiveReplayBuffer(ReplayBuffer):
         sampler: SamplerConfig | str = Predictive(),  # noqa: B008 (frozen)
         seed: int | None = None,
         total_updates: int | None = None,
+        n_steps: int = 1,
+        gamma: float = 0.99,
         **options: Any,
     ):
         """Create an empty buffer.
@@ -75,6 +79,8 @@ class SelectiveReplayBuffer(ReplayBuffer):
             seed: Seed of the draws. By default it follows from the seed of the model.
             total_updates: Number of updates of the run, for annealed samplers. By default it follows from the arguments
                 of the model and of `learn`.
+            n_steps: Number of rewards in a return. Above one, the sampler must overwrite the oldest transition first.
+            gamma: Discount of the rewards in an n-step return; that of the model.
             **options: Other options of the host's buffer.
         """
         _refuse(options)
@@ -93,6 +99,13 @@ class SelectiveReplayBuffer(ReplayBuffer):
         seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
         capacity = self.buffer_size * self.n_envs
         self.selection = Selection(sampler, capacity, seed, total_updates, length_is_inferred=True)
+        checks.count("n_steps", n_steps)
+        self.n_steps, self.gamma = n_steps, gamma
+        if n_steps > 1 and not self.selection.keeps_order:
+            raise UserError(
+                f"n_steps is {n_steps}, and {self.selection.name} does not overwrite the oldest transition first, so "
+                f'the next step of a transition is unknown; use {self.selection.name}(overwrite="fifo") or n_steps=1'
+            )
 
     @override
     def add(
@@ -126,6 +139,8 @@ class SelectiveReplayBuffer(ReplayBuffer):
 
     def rows_at(self, slots: Slots, env: VecNormalize | None = None) -> ReplayBufferSamples:
         """The transitions in these slots as tensors."""
+        if self.n_steps > 1:
+            return self._returns_at(slots, env)
         observations, next_observations = (
             self._on_device(self._normalize_obs(_read(arrays, slots), env))
             for arrays in (self.observations, self.next_observations)
@@ -137,6 +152,29 @@ class SelectiveReplayBuffer(ReplayBuffer):
         ends = (ends * (1 - timeouts)).reshape(-1, 1)  # a time limit does not end the task
         return self._samples(
             observations, self.to_torch(actions), next_observations, *map(self.to_torch, (ends, rewards))
+        )
+
+    def _returns_at(self, slots: Slots, env: VecNormalize | None) -> ReplayBufferSamples:
+        """As `rows_at`, with the discounted sum of up to n rewards and the observation after the last of them.
+
+        The sum ends where an episode ends, is truncated, or has not been played further.
+        """
+        starts, environments = np.divmod(slots, self.n_envs)
+        steps = np.arange(self.n_steps)
+        rows = (starts[:, np.newaxis] + steps) % self.buffer_size, environments[:, np.newaxis]
+        is_last = (self.dones[rows] > 0) | (self.timeouts[rows] > 0) | (rows[0] == (self.pos - 1) % self.buffer_size)
+        lengths = np.where(is_last.any(axis=1), is_last.argmax(axis=1) + 1, self.n_steps)
+        factors = np.where(steps < lengths[:, np.newaxis], np.float32(self.gamma) ** steps, 0)
+        rewards = (self._normalize_reward(self.rewards[rows], env) * factors).sum(axis=1, keepdims=True)
+        lasts = (starts + lengths - 1) % self.buffer_size * self.n_envs + environments
+        ends = _flat(self.dones)[lasts] * (1 - _flat(self.timeouts)[lasts])
+        discounts = np.float32(self.gamma) ** lengths
+        columns = (column.astype(np.float32).reshape(-1, 1) for column in (ends, rewards, discounts))
+        return self._samples(
+            self._on_device(self._normalize_obs(_read(self.observations, slots), env)),
+            self.to_torch(_flat(self.actions)[slots]),
+            self._on_device(self._normalize_obs(_read(self.next_observations, lasts), env)),
+            *map(self.to_torch, columns),
         )
 
     @override
@@ -181,8 +219,6 @@ def _refuse(options: dict[str, object]) -> None:
             "optimize_memory_usage stores next observations in the next slot, and these samplers overwrite slots in "
             "any order; use optimize_memory_usage=False"
         )
-    if options.get("n_steps", 1) != 1:
-        raise UserError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
 
 
 def _flat(array: Array) -> Array:
