@@ -129,12 +129,14 @@ class ActorCriticAttachment(AbstractModelAttachment):
         actor, critic = model.actor, model.critic
         # The loss per critic is ½δ² in SAC and δ² in TD3 and DDPG.
         factor = 1.0 if isinstance(model, SAC) else 0.5
-        self.watch(critic, Watched("critic", critic, critic.q_networks, needs, factor), is_stored)
+        self.watch(
+            critic, Watched("critic", critic, critic.q_networks, needs, factor, skips_convolutions=True), is_stored
+        )
         if isinstance(model, SAC):
             heads = [actor.mu, actor.get_submodule("log_std")]
-            self._watch_sac(model, Watched("actor", actor, heads, needs))
+            self._watch_sac(model, Watched("actor", actor, heads, needs, skips_convolutions=True))
         else:
-            self.watch(actor, Watched("actor", actor, [actor.mu], needs))
+            self.watch(actor, Watched("actor", actor, [actor.mu], needs, skips_convolutions=True))
 
     def _watch_sac(self, model: SAC, watched: Watched) -> None:
         """Watch SAC's actor, and weight the temperature loss, which uses its log probabilities."""
@@ -187,7 +189,7 @@ class DQNAttachment(AbstractModelAttachment):
     @override
     def watch_networks(self) -> None:
         network, target = self._model.q_net, self._model.q_net_target
-        self.watch(network, Watched("critic", network, [network.q_net], self.needs))
+        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips_convolutions=True))
         self._undo += [
             target.register_forward_hook(self._after_target).remove,
             network.register_forward_hook(self._after_estimate).remove,
