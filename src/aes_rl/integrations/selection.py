@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import TypedDict
+from typing import TYPE_CHECKING, TypedDict
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.type_aliases import ReplayBufferSamples
 
 Array = NDArray[np.int64]
 NETWORKS = ("actor", "critic")
@@ -36,6 +39,8 @@ class Pending:
         self.weights = weights
         self.needs = needs
         """Signals to collect."""
+        self.batch: "ReplayBufferSamples | None" = None
+        """The transitions that were read for the draw, where the host's loss is recomputed from them."""
         self.td_errors: list[Float[Tensor, "B"]] = []
         """Absolute TD errors, one tensor per critic."""
         self.gradient_norm: dict[str, Float[Tensor, "B"]] = {}

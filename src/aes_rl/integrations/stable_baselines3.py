@@ -1,233 +1,95 @@
-"""Samplers for Stable-Baselines3: replay buffer classes, and `attach` for SAC, TD3 and DDPG.
+"""Samplers for Stable-Baselines3: replay buffer classes, and `attach` for DQN, SAC, TD3 and DDPG.
 
     model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer)
     attach(model)
     model.learn(100_000)
 
-Slots may be written in any order, so features that rely on neighbouring slots are rejected.
+The training step of the library is not changed.
 """
 
 import copy
+from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
 
-import numpy as np
 import torch
-from gymnasium import spaces
-from numpy.typing import NDArray
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
 from typing_extensions import override
 
 from aes_rl.errors import UserError
 from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, rows_of, without_steps
-from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Array as Slots
-from aes_rl.integrations.selection import Selection, slots_of
+from aes_rl.integrations.selection import Pending, Selection
+from aes_rl.integrations.stable_baselines3_buffers import (
+    SelectiveDictReplayBuffer,
+    SelectiveReplayBuffer,
+    selective,
+)
 from aes_rl.integrations.watched import Watched
-from aes_rl.samplers.predictive import Predictive
-from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.types import Signal
 
-require("stable_baselines3", "2.9", "3", "sb3")
-from stable_baselines3 import DDPG, SAC, TD3  # noqa: E402
-from stable_baselines3.common.buffers import DictReplayBuffer, ReplayBuffer  # noqa: E402
-from stable_baselines3.common.logger import Logger  # noqa: E402
-from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm  # noqa: E402
-from stable_baselines3.common.type_aliases import (  # noqa: E402
-    DictReplayBufferSamples,
-    ReplayBufferSamples,
-    TrainFreq,
-    TrainFrequencyUnit,
-)
-from stable_baselines3.common.vec_env import VecNormalize  # noqa: E402
-from stable_baselines3.her import HerReplayBuffer  # noqa: E402
+# isort: split
+from stable_baselines3 import DDPG, DQN, SAC, TD3
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import ReplayBufferSamples, TrainFreq, TrainFrequencyUnit
 
-Array = NDArray[Any]
-Observations = Array | dict[str, Array]
-_SUPPORTED = (SAC, TD3, DDPG)
-_OF_HINDSIGHT = {"n_sampled_goal", "goal_selection_strategy", "copy_info_dict"}
-_NO_HINDSIGHT = (
-    "hindsight replay (HerReplayBuffer) is not supported: it takes goals from later slots of an episode, and these "
-    "samplers overwrite slots in any order"
-)
+__all__ = ["AbstractModelAttachment", "SelectiveDictReplayBuffer", "SelectiveReplayBuffer", "attach", "updates_of_run"]
+
+_SUPPORTED = (DQN, SAC, TD3, DDPG)
 
 
-class SelectiveReplayBuffer(ReplayBuffer):
-    """Stable-Baselines3's replay buffer with a sampler that chooses which slots are drawn and overwritten.
+class AbstractModelAttachment(AbstractHookedAttachment):
+    """A model of Stable-Baselines3 with weighted losses."""
 
-    The slot of a transition is row · n_envs + environment. For Dict observations a `SelectiveDictReplayBuffer` is made.
-    """
-
-    _samples: ClassVar[Callable[..., ReplayBufferSamples]] = ReplayBufferSamples
-
-    def __new__(
-        cls, buffer_size: int = 0, observation_space: spaces.Space[Any] | None = None, *rest: object, **options: object
-    ) -> "SelectiveReplayBuffer":
-        """Choose the class by the observation space, as the host does. A copy or a loaded buffer keeps its class."""
-        del buffer_size, rest, options
-        is_dict = isinstance(observation_space, spaces.Dict)
-        return super().__new__(SelectiveDictReplayBuffer if is_dict and cls is SelectiveReplayBuffer else cls)
-
-    def __init__(
-        self,
-        buffer_size: int,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        device: torch.device | str = "auto",
-        n_envs: int = 1,
-        *,
-        sampler: SamplerConfig | str = Predictive(),  # noqa: B008 (frozen)
-        seed: int | None = None,
-        total_updates: int | None = None,
-        **options: Any,
-    ):
-        """Create an empty buffer.
-
-        Args:
-            buffer_size: Number of transitions, over all environments.
-            observation_space: Observation space.
-            action_space: Action space.
-            device: Device of the sampled tensors.
-            n_envs: Number of environments.
-            sampler: A configuration such as `Adaptive()`, or a sampler's name such as "adaptive".
-            seed: Seed of the draws. By default it follows from the seed of the model.
-            total_updates: Number of updates of the run, for annealed samplers. By default it follows from the arguments
-                of the model and of `learn`.
-            **options: Other options of the host's buffer.
-        """
-        _refuse(options)
-        if isinstance(observation_space, spaces.Dict) != isinstance(self, DictReplayBuffer):
-            raise UserError(
-                f"the observation space is a {type(observation_space).__name__}, which a {type(self).__name__} cannot "
-                "hold; use replay_buffer_class=SelectiveReplayBuffer, which chooses by the observation space"
-            )
-        super().__init__(buffer_size, observation_space, action_space, device, n_envs, **options)
-        if self.n_envs > 1 and self.buffer_size == 1:
-            raise UserError(
-                f"buffer_size is {buffer_size} for {self.n_envs} environments; one step of all environments must not "
-                f"overwrite the whole buffer: use at least {2 * self.n_envs}"
-            )
-        # The model seeds NumPy before it creates the buffer.
-        seed = int(np.random.randint(2**31)) if seed is None else seed  # noqa: NPY002
-        capacity = self.buffer_size * self.n_envs
-        self.selection = Selection(sampler, capacity, seed, total_updates, length_is_inferred=True)
-
-    @override
-    def add(
-        self,
-        obs: Observations,
-        next_obs: Observations,
-        action: Array,
-        reward: Array,
-        done: Array,
-        infos: list[dict[str, object]],
-    ) -> None:
-        """Store one step of all environments."""
-        slots = self.selection.place(self.n_envs)
-        self.pos += 1  # the host's own counters
-        if self.pos == self.buffer_size:
-            self.full, self.pos = True, 0
-        _write(self.observations, slots, obs)
-        _write(self.next_observations, slots, next_obs)
-        _write(self.actions, slots, action)
-        _write(self.rewards, slots, reward)
-        _write(self.dones, slots, done)
-        if self.handle_timeout_termination:
-            _write(self.timeouts, slots, np.array([info.get("TimeLimit.truncated", False) for info in infos]))
-
-    @override
-    def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        """Draw a batch. Its importance weights are applied by `attach`, not here."""
-        return self.rows_at(slots_of(self.selection.draw(batch_size)), env)
-
-    def rows_at(self, slots: Slots, env: VecNormalize | None = None) -> ReplayBufferSamples:
-        """The transitions in these slots as tensors."""
-        observations, next_observations = (
-            self._on_device(self._normalize_obs(_read(arrays, slots), env))
-            for arrays in (self.observations, self.next_observations)
-        )
-        actions, rewards, ends, timeouts = (
-            _flat(array)[slots] for array in (self.actions, self.rewards, self.dones, self.timeouts)
-        )
-        rewards = self._normalize_reward(rewards.reshape(-1, 1), env)
-        ends = (ends * (1 - timeouts)).reshape(-1, 1)  # a time limit does not end the task
-        return self._samples(
-            observations, self.to_torch(actions), next_observations, *map(self.to_torch, (ends, rewards))
-        )
-
-    @override
-    def reset(self) -> None:
-        """Remove all transitions and reset the sampler."""
-        super().reset()
-        self.selection = self.selection.emptied()
-
-    def discard(self) -> None:
-        """Drop the last sampled batch, because it was not trained on."""
-        self.selection.discard()
-
-    def _on_device(self, values: Observations) -> torch.Tensor | dict[str, torch.Tensor]:
-        if isinstance(values, dict):
-            return {key: self.to_torch(value) for key, value in values.items()}
-        return self.to_torch(values)
-
-
-class SelectiveDictReplayBuffer(SelectiveReplayBuffer, DictReplayBuffer):  # type: ignore[misc]
-    """`SelectiveReplayBuffer` for Dict observations."""
-
-    _samples = DictReplayBufferSamples  # type: ignore[assignment]
-
-
-class Attachment(AbstractHookedAttachment):
-    """SAC, TD3 or DDPG with weighted losses."""
-
-    def __init__(self, model: SAC | TD3, measure_every: int | None):
-        self._model = model
+    def __init__(self, model: OffPolicyAlgorithm, measure_every: int | None):
+        self._host = model
         self._logger: Logger | None = None
         super().__init__(model, measure_every)
 
+    @abstractmethod
+    def watch_networks(self) -> None:
+        """Watch every network that the model trains."""
+
+    @abstractmethod
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All optimizers of the model. Every update steps the last one."""
+
     @override
     def install(self) -> None:
-        model, needs = self._model, self.needs
-        actor, critic = model.actor, model.critic
-        # The loss per critic is ½δ² in SAC and δ² in TD3 and DDPG.
-        factor = 1.0 if isinstance(model, SAC) else 0.5
-        self.watch(critic, Watched("critic", critic, critic.q_networks, needs, factor), is_stored)
-        if isinstance(model, SAC):
-            heads = [actor.mu, actor.get_submodule("log_std")]
-            self._watch_sac(model, Watched("actor", actor, heads, needs))
-        else:
-            self.watch(actor, Watched("actor", actor, [actor.mu], needs))
+        self.watch_networks()
         # `learn` makes a logger, so it is known when the first update is made.
-        self._undo += [critic.optimizer.register_step_post_hook(self._follow_logger).remove, self._leave_logger]
-        self.selection().infer_length = partial(updates_of_run, model)
+        followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
+        self._undo += [followed.remove, self._leave_logger]
+        self.selection().infer_length = partial(updates_of_run, self._host)
 
     @override
     def selection(self) -> Selection:
-        return _selective(self._model.replay_buffer).selection  # the model may have loaded another buffer
+        return selective(self._host.replay_buffer).selection  # the model may have loaded another buffer
 
     @override
     def device(self) -> torch.device:
-        return self._model.device
+        return self._host.device
 
     @override
     def differentiate(self, slots: Slots) -> None:
-        model, buffer = self._model, _selective(self._model.replay_buffer)
+        model, buffer = self._host, selective(self._host.replay_buffer)
         fixed, twin = copy.copy(buffer), copy.copy(model)
         vars(fixed)["sample"] = lambda _, env=None: buffer.rows_at(slots, env)
         twin.replay_buffer, twin.tau = fixed, 0.0
         twin._n_updates = getattr(model, "policy_delay", 1) - 1  # TD3 trains its actor in this update
         twin.set_logger(Logger(None, []))
-        optimizers = [model.actor.optimizer, model.critic.optimizer]
-        if isinstance(model, SAC) and model.ent_coef_optimizer is not None:
-            optimizers.append(model.ent_coef_optimizer)
         was_training = model.policy.training
-        with without_steps(optimizers):
+        with without_steps(self.optimizers()):
             twin.train(gradient_steps=1, batch_size=len(slots))
         model.policy.set_training_mode(was_training)
 
     def _follow_logger(self, *arguments: object) -> None:
         """Add the metrics to everything that the model's current logger writes."""
         del arguments
-        logger = self._model.logger
+        logger = self._host.logger
         if logger is self._logger:
             return
         self._leave_logger()
@@ -245,6 +107,36 @@ class Attachment(AbstractHookedAttachment):
         if self._logger is not None:
             del vars(self._logger)["dump"]
             self._logger = None
+
+
+class ActorCriticAttachment(AbstractModelAttachment):
+    """SAC, TD3 or DDPG with weighted losses."""
+
+    def __init__(self, model: SAC | TD3, measure_every: int | None):
+        self._model = model
+        super().__init__(model, measure_every)
+
+    @override
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        model = self._model
+        temperature = model.ent_coef_optimizer if isinstance(model, SAC) else None
+        own = [] if temperature is None else [temperature]
+        return [*own, model.actor.optimizer, model.critic.optimizer]
+
+    @override
+    def watch_networks(self) -> None:
+        model, needs = self._model, self.needs
+        actor, critic = model.actor, model.critic
+        # The loss per critic is ½δ² in SAC and δ² in TD3 and DDPG.
+        factor = 1.0 if isinstance(model, SAC) else 0.5
+        self.watch(
+            critic, Watched("critic", critic, critic.q_networks, needs, factor, skips_convolutions=True), is_stored
+        )
+        if isinstance(model, SAC):
+            heads = [actor.mu, actor.get_submodule("log_std")]
+            self._watch_sac(model, Watched("actor", actor, heads, needs, skips_convolutions=True))
+        else:
+            self.watch(actor, Watched("actor", actor, [actor.mu], needs, skips_convolutions=True))
 
     def _watch_sac(self, model: SAC, watched: Watched) -> None:
         """Watch SAC's actor, and weight the temperature loss, which uses its log probabilities."""
@@ -278,14 +170,78 @@ class Attachment(AbstractHookedAttachment):
             self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
 
 
-def attach(model: OffPolicyAlgorithm, measure_every: int | None = None) -> Attachment:
-    """Weight the losses of SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch.
+class DQNAttachment(AbstractModelAttachment):
+    """DQN with a weighted loss. Its one network is reported as the critic.
 
-    What `Attachment.metrics` returns is added to the model's log, with the prefix "selection/".
+    The library's gradient clip comes after the backward pass, so it acts on the weighted gradient.
+    """
+
+    def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
+        self._model = model
+        self._clips_errors = clips_errors
+        self._next_values: Float[Tensor, "B actions"] | None = None
+        super().__init__(model, measure_every)
+
+    @override
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return [self._model.policy.optimizer]
+
+    @override
+    def watch_networks(self) -> None:
+        network, target = self._model.q_net, self._model.q_net_target
+        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips_convolutions=True))
+        self._undo += [
+            target.register_forward_hook(self._after_target).remove,
+            network.register_forward_hook(self._after_estimate).remove,
+        ]
+
+    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
+        del network, arguments
+        self._next_values = output.detach()
+
+    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
+        """Remember how to compute the errors of this batch; they are computed only if they are used."""
+        del network, arguments
+        pending, following = self.pending(len(output)), self._next_values
+        if pending is None or pending.batch is None or following is None:
+            return
+        self._next_values = None
+        errors = partial(_errors, output.detach(), following, pending.batch, self._model.gamma)
+        pending.sources.append(partial(self._report_errors, errors))
+
+    def _report_errors(self, errors: Callable[[], Float[Tensor, "B"]], pending: Pending) -> None:
+        pending.critic_terms.append(lambda: _huber(errors()))
+        if Signal.TD_ERROR in pending.needs:
+            found = errors().abs()
+            pending.td_errors.append(found.clamp(max=1) if self._clips_errors else found)
+
+
+def _errors(
+    values: Float[Tensor, "B actions"], following: Float[Tensor, "B actions"], batch: ReplayBufferSamples, gamma: float
+) -> Float[Tensor, "B"]:
+    """δ = r + γ (1 − terminated) max_a Q'(s', a) − Q(s, a), not clipped."""
+    discounts = gamma if batch.discounts is None else batch.discounts
+    target = batch.rewards + (1 - batch.dones) * discounts * following.amax(dim=1, keepdim=True)
+    return (target - values.gather(1, batch.actions.long())).squeeze(1)
+
+
+def _huber(errors: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """½δ² for |δ| < 1, else |δ| − ½: the loss of each sample in DQN."""
+    return smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+
+
+def attach(
+    model: OffPolicyAlgorithm, measure_every: int | None = None, *, clips_errors: bool | None = None
+) -> AbstractModelAttachment:
+    """Weight the losses of DQN, SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch.
+
+    What `metrics` of the result returns is added to the model's log, with the prefix "selection/".
 
     Args:
         model: The model, made with `replay_buffer_class=SelectiveReplayBuffer`.
         measure_every: Number of updates after which the next log also measures the captured fraction; None for never.
+        clips_errors: Only for DQN: whether the TD errors given to the sampler are clipped to [−1, 1], as its Huber loss
+            clips their gradient. True by default.
     """
     if not any(isinstance(model, kind) and type(model).train is kind.train for kind in _SUPPORTED):
         names = ", ".join(kind.__name__ for kind in _SUPPORTED)
@@ -293,14 +249,30 @@ def attach(model: OffPolicyAlgorithm, measure_every: int | None = None) -> Attac
             f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override "
             "train()"
         )
-    assert isinstance(model, SAC | TD3)
-    if model.n_steps > 1:
-        raise UserError(f"n_steps is {model.n_steps}; n-step returns need neighbouring slots, use n_steps=1")
+    buffer = selective(model.replay_buffer)
+    if model.n_steps not in (1, buffer.n_steps):
+        raise UserError(
+            f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {model.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if buffer.n_steps > 1 and buffer.gamma != model.gamma:
+        raise UserError(
+            f"gamma is {model.gamma} in the model and {buffer.gamma} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {buffer.n_steps}, 'gamma': {model.gamma}}}"
+        )
     if getattr(model, "use_sde", False):
         raise UserError(
             "use_sde is on; state-dependent exploration has no closed form for the per-sample norms, use use_sde=False"
         )
-    return Attachment(model, measure_every)
+    if isinstance(model, DQN):
+        return DQNAttachment(model, measure_every, clips_errors is not False)
+    assert isinstance(model, SAC | TD3)
+    if clips_errors is not None:
+        raise UserError(
+            f"clips_errors is {clips_errors}, and {type(model).__name__} has a squared loss, which clips nothing; "
+            "omit clips_errors"
+        )
+    return ActorCriticAttachment(model, measure_every)
 
 
 def updates_of_run(model: OffPolicyAlgorithm) -> int:
@@ -328,48 +300,3 @@ def updates_of_run(model: OffPolicyAlgorithm) -> int:
     rollout = frequency.frequency * model.n_envs
     rollouts = -(-steps // rollout) - waiting // rollout
     return max(1, rollouts * (model.gradient_steps if model.gradient_steps >= 0 else rollout))
-
-
-def _selective(buffer: ReplayBuffer | None) -> SelectiveReplayBuffer:
-    if isinstance(buffer, SelectiveReplayBuffer):
-        return buffer
-    if isinstance(buffer, HerReplayBuffer):
-        raise TypeError(_NO_HINDSIGHT)
-    raise TypeError(
-        f"the model's replay buffer is a {type(buffer).__name__}; make the model with "
-        "replay_buffer_class=SelectiveReplayBuffer, and load a buffer that was saved from one"
-    )
-
-
-def _refuse(options: dict[str, object]) -> None:
-    if not _OF_HINDSIGHT.isdisjoint(options):
-        raise UserError(_NO_HINDSIGHT)
-    if options.get("optimize_memory_usage"):
-        raise UserError(
-            "optimize_memory_usage stores next observations in the next slot, and these samplers overwrite slots in "
-            "any order; use optimize_memory_usage=False"
-        )
-    if options.get("n_steps", 1) != 1:
-        raise UserError(f"n_steps is {options['n_steps']}; n-step returns need neighbouring slots, use n_steps=1")
-
-
-def _flat(array: Array) -> Array:
-    """A view of [rows, environments, …] as [slots, …]."""
-    return array.reshape(-1, *array.shape[2:])
-
-
-def _write(arrays: Observations, slots: Slots, values: Observations) -> None:
-    """Write to an array, or to each array of a dictionary."""
-    if isinstance(arrays, dict):
-        for key, array in arrays.items():
-            _write(array, slots, values[key])
-        return
-    flat = _flat(arrays)
-    flat[slots] = np.asarray(values).reshape(len(slots), *flat.shape[1:])
-
-
-def _read(arrays: Observations, slots: Slots) -> Observations:
-    """Read from an array, or from each array of a dictionary."""
-    if isinstance(arrays, dict):
-        return {key: _flat(array)[slots] for key, array in arrays.items()}
-    return _flat(arrays)[slots]

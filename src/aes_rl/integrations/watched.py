@@ -23,7 +23,13 @@ class Watched:
     """One network with hooks. Call `open` before the forward pass of its loss and `close` after it."""
 
     def __init__(
-        self, name: str, network: nn.Module, outputs: Sequence[nn.Module], needs: Signal, error_factor: float = 0.0
+        self,
+        name: str,
+        network: nn.Module,
+        outputs: Sequence[nn.Module],
+        needs: Signal,
+        error_factor: float = 0.0,
+        skips_convolutions: bool = False,
     ):
         """Register the hooks.
 
@@ -34,13 +40,14 @@ class Watched:
             needs: Signals that batches may ask for.
             error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
                 |δ| = error_factor · B · |∂L/∂Q|.
+            skips_convolutions: Whether the norms leave out the parameters of convolutions. Otherwise they are rejected.
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
         self._factor = error_factor
-        self._taps = Taps(network) if Signal.GRADIENT_NORM in needs else None
+        self._taps = Taps(network, skips_convolutions=skips_convolutions) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
