@@ -1,7 +1,7 @@
 """Time per training step with AES over the library's own buffer, interleaved in one process: make bench-integrations.
 
-SAC on HalfCheetah-v5's sizes, batch 256, two hidden layers of 256, one thread. A step is what the library does between
-two environment steps: store one transition, draw, update.
+SAC on HalfCheetah-v5's sizes, batch 256, two hidden layers of 256; DQN at its default batch of 32; one thread. A step
+is what the library does between two environment steps: store one transition, draw, update.
 """
 
 import argparse
@@ -10,6 +10,7 @@ import statistics
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
@@ -54,6 +55,50 @@ def sb3(is_ours: bool) -> Step:
         model.train(1, 256)
 
     return step
+
+
+def dqn(policy: str, sampler: str, is_ours: bool) -> Step:
+    """DQN's step at its default batch, with vectors of 8 or with four frames of 84 × 84."""
+    from stable_baselines3 import DQN
+    from stable_baselines3.common.logger import configure
+
+    from aes_rl.integrations.stable_baselines3 import SelectiveReplayBuffer, attach
+
+    own = {"replay_buffer_class": SelectiveReplayBuffer, "replay_buffer_kwargs": {"sampler": sampler}}
+    frames = gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
+    space = frames if policy == "CnnPolicy" else gym.spaces.Box(-1, 1, (8,), np.float32)
+    model = DQN(policy, SpacesOnly(space), buffer_size=1000, seed=0, device="cpu", **(own if is_ours else {}))
+    model.set_logger(configure(format_strings=[]))
+    if is_ours:
+        attach(model)
+    space.seed(0)
+    observations = [space.sample()[np.newaxis] for _ in range(100)]
+    number = 0
+
+    def add() -> None:
+        nonlocal number
+        number += 1
+        observation, following = observations[number % 100], observations[(number + 1) % 100]
+        action = np.array([[number % 4]])
+        model.replay_buffer.add(observation, following, action, np.ones(1), np.zeros(1, bool), [{}])
+
+    for _ in range(1000):
+        add()
+
+    def step() -> None:
+        add()
+        model.train(1, 32)
+
+    return step
+
+
+class SpacesOnly(gym.Env):
+    """The spaces of a task; it is never stepped."""
+
+    action_space = gym.spaces.Discrete(4)
+
+    def __init__(self, space: gym.Space):
+        self.observation_space = space
 
 
 def tianshou(is_ours: bool) -> Step:
@@ -146,7 +191,14 @@ def torchrl(is_ours: bool) -> Step:
     return step
 
 
-HOSTS = {"sb3": (sb3, "stable-baselines3"), "torchrl": (torchrl, "torchrl"), "tianshou": (tianshou, "tianshou")}
+HOSTS = {
+    "sb3": (sb3, "stable-baselines3"),
+    "sb3_dqn_mlp_prioritized": (partial(dqn, "MlpPolicy", "prioritized"), "stable-baselines3"),
+    "sb3_dqn_cnn_prioritized": (partial(dqn, "CnnPolicy", "prioritized"), "stable-baselines3"),
+    "sb3_dqn_cnn_predictive": (partial(dqn, "CnnPolicy", "predictive"), "stable-baselines3"),
+    "torchrl": (torchrl, "torchrl"),
+    "tianshou": (tianshou, "tianshou"),
+}
 
 
 def ratio_of(make: Callable[[bool], Step]) -> tuple[float, float]:
@@ -168,20 +220,22 @@ def ratio_of(make: Callable[[bool], Step]) -> tuple[float, float]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", nargs="*", default=list(HOSTS), help="of: " + ", ".join(HOSTS))
     parser.add_argument("--update", action="store_true", help="write the result to benchmarks/results")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     gym.logger.min_level = gym.logger.ERROR
-    figures: dict[str, object] = {}
-    for name, (make, package) in HOSTS.items():
+    figures: dict[str, object] = json.loads(RESULTS.read_text())
+    for name in arguments.only:
+        make, package = HOSTS[name]
         figures[name], base = ratio_of(make)
         figures[f"{name}_own_buffer_ms"] = base
         figures[f"{name}_version"] = version(package)
     figures["torch"] = version("torch")
     if arguments.update:
         RESULTS.write_text(json.dumps(figures, indent=2) + "\n")
-    for name in HOSTS:
+    for name in arguments.only:
         print(f"{name}: {figures[name]:.3f}")
 
 

@@ -43,6 +43,7 @@ class SelectiveReplayBuffer(ReplayBuffer):
     """
 
     _samples: ClassVar[Callable[..., ReplayBufferSamples]] = ReplayBufferSamples
+    n_steps = 1  # of buffers that were saved before they had it
 
     def __new__(
         cls, buffer_size: int = 0, observation_space: spaces.Space[Any] | None = None, *rest: object, **options: object

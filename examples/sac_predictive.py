@@ -1,6 +1,6 @@
-"""Soft actor-critic with adaptive experience selection, in one file. The lines that AES adds are marked # AES.
+"""Soft actor-critic with predictive selection, in one file. The lines that selection adds are marked # AES.
 
-python examples/sac_adaptive.py --task Hopper-v5 --sampler adaptive
+python examples/sac_predictive.py --task Hopper-v5 --sampler predictive
 """
 
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ class Arguments:
 
     task: str = "Hopper-v5"
     """A Gymnasium task with vector observations and actions."""
-    sampler: str = "adaptive"
+    sampler: str = "predictive"
     """uniform, prioritized, adaptive or predictive."""
     seed: int = 0
     """Of everything."""
