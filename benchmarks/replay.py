@@ -148,7 +148,7 @@ def ours(sampler: str, capacity: int) -> Cycle:
         nonlocal step
         step += 1
         replay.add(transition)
-        batch, draw, weights = replay.sample(BATCH)
+        batch, draw, weights, _ = replay.sample(BATCH)
         replay.feedback(draw, reports[step % 64])
         replay.advance(step)
         return batch.rows, weights

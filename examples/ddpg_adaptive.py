@@ -72,7 +72,7 @@ def main(args: Arguments) -> None:
         return networks["critic"](torch.cat([observations, actions], dim=-1)).squeeze(-1)
 
     def update(number: int) -> None:
-        batch, draw, weights = replay.sample(args.batch_size)  # every tensor has a leading axis of one member
+        batch, draw, weights, _ = replay.sample(args.batch_size)  # every tensor has a leading axis of one member
         tap = {name: own.tap(weights.shape[1:]) for name, own in taps.items()}  # AES
         with torch.no_grad():
             later = value(target, batch.next_observation[0], target["actor"](batch.next_observation[0]))

@@ -15,6 +15,9 @@ from torch import Tensor
 
 BackendName = Literal["numba", "torch", "triton"]
 
+CRITIC = "critic"
+"""The name of the critics among the networks. Where the actor has its own draw, all other networks share it."""
+
 Counter = int | Int[Tensor, ""]
 """A clock or a size: a plain number where the host moves it, a tensor where captured code does."""
 
@@ -94,6 +97,14 @@ class Batch:
     def terminated(self) -> Float[Tensor, "P B"]:
         """1 where the transition ended in a terminal state, 0 elsewhere; truncation by a time limit is 0."""
         return self.rows[..., -1]
+
+
+class ActorBatch(NamedTuple):
+    """The batch of the actor's loss, and of the losses on the same observations, where it has its own draw."""
+
+    batch: Batch
+    """Of which only the observations count."""
+    weights: Float[Tensor, "P B"]
 
 
 class Draw:

@@ -9,7 +9,7 @@ from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.agents.compiled.agent import CompiledAgent
 from aes_rl.streams import Streams
-from aes_rl.types import Batch
+from aes_rl.types import ActorBatch, Batch
 
 OBSERVATION, ACTION = 11, 3
 EVERYBODY = slice(None)
@@ -60,10 +60,13 @@ def assert_norms_agree(found, expected):
     assert difference.norm() <= 1e-4 * expected.norm()
 
 
-def assert_same_updates(reference, compiled, members, batch, updates, norm_members=EVERYBODY, action_size=ACTION):
+def assert_same_updates(
+    reference, compiled, members, batch, updates, norm_members=EVERYBODY, action_size=ACTION, has_actor_batch=False
+):
     for number in range(updates):
         given = data(reference, members, batch, number, action_size)
-        expected, found = (agent.update(*given, norm_members) for agent in (reference, compiled))
+        own = ActorBatch(*data(reference, members, batch, 1000 + number, action_size)[:2]) if has_actor_batch else None
+        expected, found = (agent.update(*given, norm_members, own) for agent in (reference, compiled))
         assert list(found.losses) == list(expected.losses)
         for name, loss in expected.losses.items():
             assert torch.allclose(found.losses[name], loss, rtol=1e-5, atol=1e-6)  # terms of both signs may cancel
@@ -90,6 +93,12 @@ def by_part(agent):
 def test_twenty_updates_agree_with_the_reference(name, members) -> None:
     reference, compiled = pair_of(ALL[name], members)
     assert_same_updates(reference, compiled, members, 16, 20)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_updates_with_a_batch_of_the_actors_own_agree(name) -> None:
+    reference, compiled = pair_of(ALL[name], 2)
+    assert_same_updates(reference, compiled, 2, 16, 20, has_actor_batch=True)
 
 
 @pytest.mark.parametrize(("name", "batch"), [("ddpg", 64), ("sac", 64), ("sac", 256), ("sac with value", 64)])

@@ -105,8 +105,8 @@ def test_updates_on_the_same_draws_agree(replays, name) -> None:
         noise = torch.randn(MEMBERS, agents["cpu"].noise_size(config.batch_size), generator=generator)
         batch = cuda.storage.read(sample.draw.slots.cuda())
         assert torch.equal(batch.rows.cpu(), sample.batch.rows)
-        on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.sampler.norm_members)
-        on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.sampler.norm_members)
+        on_cpu = agents["cpu"].update(sample.batch, sample.weights, noise, cpu.norm_members)
+        on_gpu = agents["cuda"].update(batch, sample.weights.cuda(), noise.cuda(), cpu.norm_members)
         apart.append(distances(agents["cuda"], agents["cpu"]))
         if number == 0:
             for key, norm in on_cpu.signals.gradient_norm.items():
@@ -142,7 +142,7 @@ for _ in range(1000):
     shapes = [(3,), (1,), (), (3,), ()]
     replay.add(Transition(*(torch.randn(5, *shape, generator=generator).to(device) for shape in shapes)))
 for step in range(1, 21):
-    _, draw, _ = replay.sample(256)
+    _, draw, *_ = replay.sample(256)
     norms = torch.randn(5, 256, generator=generator).exp().to(device)
     replay.feedback(draw, Signals(norms, {"critic": norms}))
     replay.advance(step)

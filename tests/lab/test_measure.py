@@ -13,12 +13,13 @@ from aes_rl.lab.variance import captured_fraction
 OBSERVATION, ACTION, SLOTS, BATCH = 3, 2, 40, 4
 AGENTS = {"sac": SAC(hidden=(8, 8), batch_size=BATCH), "ddpg": DDPG(hidden=(8, 8), batch_size=BATCH)}
 SAMPLERS = {"uniform": Uniform(), "prioritized": Prioritized(), "adaptive": Adaptive(nu=1.0)}
+SEPARATE = {"separate draws": Adaptive(nu=1.0, networks="separate", overwrite="fifo")}
 
 
 def setting(agent, sampler, slots=SLOTS, updates=60):
     """A replay and an agent that have learned a little, so that the masses differ."""
     replay = Replay(
-        [SAMPLERS[sampler]],
+        [(SAMPLERS | SEPARATE)[sampler]],
         capacity=slots,
         observation_size=OBSERVATION,
         action_size=ACTION,
@@ -37,7 +38,7 @@ def setting(agent, sampler, slots=SLOTS, updates=60):
     for update in range(1, updates):
         sample = replay.sample(BATCH)
         noise = torch.randn(1, learner.noise_size(BATCH), generator=generator)
-        report = learner.update(sample.batch, sample.weights, noise, slice(None))
+        report = learner.update(sample.batch, sample.weights, noise, slice(None), sample.actor)
         replay.feedback(sample.draw, Signals(report.signals.td_error, report.signals.gradient_norm))
         replay.advance(update)
     return learner, replay
@@ -50,7 +51,7 @@ def double_precision():
     torch.set_default_dtype(torch.float32)
 
 
-@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("sampler", SAMPLERS | SEPARATE)
 @pytest.mark.parametrize("agent", AGENTS)
 def test_the_formula_is_the_variance_of_drawn_gradients(agent, sampler) -> None:
     """(f(p)/n² − ‖ḡ‖²)/|Ψ| against 3,000 pairs of batches weighted by 1/(n·p), within a 99.9 % bootstrap interval."""
@@ -101,6 +102,22 @@ def test_a_reading_of_all_slots(sampler) -> None:
         assert reading.captured_fraction == pytest.approx(0, abs=1e-9)
         assert reading.effective_batch_size == pytest.approx(BATCH)
         assert reading.ceiling == pytest.approx(0, abs=1e-9)
+
+
+@pytest.mark.parametrize("agent", AGENTS)
+def test_a_reading_of_separate_draws(agent) -> None:
+    """Every network under its own draw; costs are sums over the draws."""
+    learner, replay = setting(agent, "separate draws")
+    (reading,) = measure(learner, replay, BATCH, noise_samples=2)
+    norms = expected_norms(learner, replay, np.arange(SLOTS), 2)
+    critic, actor = replay.sampler.probabilities()
+    own = dict.fromkeys(norms.by_network, actor) | {"critic": critic}
+    for name, norm in norms.by_network.items():
+        expected = captured_fraction(norm[0], own[name]).item()
+        assert reading.by_network[name] == pytest.approx(expected, abs=1e-12)
+    costs = sum((norm[0] / own[name]).sum().item() for name, norm in norms.by_network.items()) / SLOTS**2
+    assert reading.variance == pytest.approx((costs - norms.of_mean.item()) / BATCH)
+    assert reading.captured_fraction < reading.ceiling <= 1
 
 
 def test_subsamples_cover_the_exact_value() -> None:

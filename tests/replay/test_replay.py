@@ -44,7 +44,7 @@ def test_a_batch_holds_what_was_stored(backend, members, capacity, observation_s
     for number in range(insertions):
         replay.add(numbered(members, number, **sizes))
     assert len(replay) == min(insertions, capacity)
-    batch, draw, weights = replay.sample(50)
+    batch, draw, weights, _ = replay.sample(50)
     assert torch.allclose(weights, torch.ones(members, 50))
     numbers = (batch.reward - 0.03 - torch.arange(members).unsqueeze(1) / 10).round()
     for member in range(members):
@@ -65,7 +65,7 @@ def test_saved_replay_continues(backend, dtype, tmp_path) -> None:
         samples = []
         for number in numbers:
             replay.add(Transition(*(field.to(dtype) for field in numbered(2, number))))
-            batch, draw, weights = replay.sample(6)
+            batch, draw, weights, _ = replay.sample(6)
             replay.feedback(draw, Signals(td_error=batch.reward, gradient_norm={"critic": batch.reward.square()}))
             replay.advance(number + 1)
             samples.append((batch.rows, draw.slots, draw.probabilities, weights))

@@ -29,10 +29,13 @@ SAMPLERS = {
     "adaptive, own nu": [Adaptive(nu="auto", forget_every=3)] * 2,
     "adaptive, actor only": [Adaptive(networks=("actor",))] * 2,
     "predictive": [Predictive(refresh_every=3)] * 2,
+    "predictive, balanced": [Predictive(networks="balanced")] * 2,
+    "separate draws": [Predictive(networks="separate", refresh_every=3)] * 2,
     "last value": [LastValue()] * 2,
     "naive": [Naive()] * 2,
     "full-information": [FullInformation()] * 2,
     "mixed": [Uniform(), Prioritized(), Adaptive(), Adaptive()],
+    "mixed draws": [Prioritized(), Predictive(networks="separate"), Predictive()],
 }
 
 
@@ -56,8 +59,8 @@ def transition(members, seed):
 
 def step(replay):
     """One update's worth of replay; the learner is a fixed function of the batch."""
-    batch, draw, weights = replay.sample(8)
-    norms = batch.reward.square() * weights
+    batch, draw, weights, actor = replay.sample(8)
+    norms = batch.reward.square() * (weights if actor is None else actor.weights)
     replay.feedback(draw, Signals(td_error=batch.reward, gradient_norm={"actor": norms, "critic": 100 * norms}))
     return batch.rows, draw.slots, draw.probabilities, weights
 

@@ -21,7 +21,7 @@ def life(replay, seeds):
         generators = [torch.Generator().manual_seed(1000 * seed + step) for seed in seeds]
         rows = torch.stack([torch.rand(7, generator=generator) for generator in generators])
         replay.add(Transition(rows[:, :2], rows[:, 2:3], rows[:, 3], rows[:, 4:6], rows[:, 6].round()))
-        batch, draw, weights = replay.sample(5)
+        batch, draw, weights, _ = replay.sample(5)
         norms = batch.reward.square() * 1000
         replay.feedback(draw, Signals(td_error=batch.reward, gradient_norm={"critic": norms}))
         replay.advance(step + 1)
@@ -74,9 +74,9 @@ def test_weights_of_prioritized_replay_by_hand() -> None:
     for step in range(3):
         row = torch.full((1, 2), float(step))
         replay.add(Transition(row, row[:, :1], row[:, 0], row, row[:, 0]))
-    _, draw, _ = replay.sample(64)
+    _, draw, *_ = replay.sample(64)
     replay.feedback(draw, Signals(td_error=torch.where(draw.slots == 2, -8.0, 1.0)))
-    _, draw, weights = replay.sample(64)
+    _, draw, weights, _ = replay.sample(64)
     masses = torch.tensor([(1 + 1e-6) ** 0.6, (1 + 1e-6) ** 0.6, (8 + 1e-6) ** 0.6], dtype=torch.float64)
     raw = (3 * masses / masses.sum()) ** -0.4
     assert len(set(draw.slots[0].tolist())) == 3

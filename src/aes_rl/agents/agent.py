@@ -13,7 +13,7 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.backends import fused
 from aes_rl.gradients.perceptron import Perceptron
-from aes_rl.types import Batch, Signals
+from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
 
 Array = NDArray[np.floating]
 
@@ -54,12 +54,18 @@ class AbstractAgent(ABC):
 
     @abstractmethod
     def differentiate(
-        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self,
+        batch: Batch,
+        weights: Float[Tensor, "P B"],
+        noise: Float[Tensor, "P count"],
+        norm_members: slice | None,
+        actor: ActorBatch | None = None,
     ) -> Update:
         """Compute the gradients of every member on its batch, with every loss term multiplied by its sample's weight.
 
         The parameters do not change until `descend`. Gradient norms are computed for `norm_members`; those of the other
-        members are zero. If it is None, no norms are reported.
+        members are zero. If it is None, no norms are reported. With `actor`, the losses of all networks but the critics
+        are computed on that batch, with its weights.
         """
 
     @abstractmethod
@@ -67,10 +73,15 @@ class AbstractAgent(ABC):
         """One optimiser step along the gradients. On a GPU, feedback and `end_episode` may run at the same time."""
 
     def update(
-        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self,
+        batch: Batch,
+        weights: Float[Tensor, "P B"],
+        noise: Float[Tensor, "P count"],
+        norm_members: slice | None,
+        actor: ActorBatch | None = None,
     ) -> Update:
         """`differentiate`, then `descend`. The training loop calls them separately, to do other work in between."""
-        update = self.differentiate(batch, weights, noise, norm_members)
+        update = self.differentiate(batch, weights, noise, norm_members, actor)
         self.descend()
         return update
 
@@ -119,7 +130,9 @@ def critic_objective(
 
 @fused
 def norms_of(
-    weights: Float[Tensor, "P B"], tapped: Mapping[str, Float[Tensor, "K B"] | None]
+    weights: Float[Tensor, "P B"],
+    actor_weights: Float[Tensor, "P B"],
+    tapped: Mapping[str, Float[Tensor, "K B"] | None],
 ) -> dict[str, Float[Tensor, "P B"]]:
     """d(i) per kind of network, summed over its K/P copies per member; empty if no norms were computed."""
     shares = {name: share for name, share in tapped.items() if share is not None}
@@ -127,7 +140,9 @@ def norms_of(
         return {}
     members, size = weights.shape
     undone = (size / weights).square()
+    actor_undone = undone if actor_weights is weights else (size / actor_weights).square()
     return {
-        name: undone * (share if len(share) == members else share.view(members, -1, size).sum(dim=1))
+        name: (undone if name == CRITIC else actor_undone)
+        * (share if len(share) == members else share.view(members, -1, size).sum(dim=1))
         for name, share in shares.items()
     }

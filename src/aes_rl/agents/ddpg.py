@@ -15,7 +15,7 @@ from aes_rl.agents.networks import initialise
 from aes_rl.backends import side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Batch, Signals
+from aes_rl.types import ActorBatch, Batch, Signals
 
 
 @dataclass(frozen=True)
@@ -115,9 +115,15 @@ class DDPGAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P 0"], norm_members: slice | None
+        self,
+        batch: Batch,
+        weights: Float[Tensor, "P B"],
+        noise: Float[Tensor, "P 0"],
+        norm_members: slice | None,
+        actor: ActorBatch | None = None,
     ) -> Update:
         del noise
+        actor_batch, actor_weights = (batch, weights) if actor is None else actor
         with self._side_stream:
             with torch.no_grad():
                 next_action = torch.tanh(self.target_actor(batch.next_observation))
@@ -129,12 +135,13 @@ class DDPGAgent(AbstractAgent):
             )
             of_critic = differentiate(critic_loss, critic_tap)
 
-        actor_loss, of_actor = self._differentiate_actor(batch.observation, weights, norm_members)
-        self._actor_inputs = (batch.observation, weights) if self.config.critic_first else None
+        actor_loss, of_actor = self._differentiate_actor(actor_batch.observation, actor_weights, norm_members)
+        self._actor_inputs = (actor_batch.observation, actor_weights) if self.config.critic_first else None
         self._side_stream.join()
 
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
-        return Update(losses, Signals(error, norms_of(weights, {"critic": of_critic, "actor": of_actor})))
+        norms = norms_of(weights, actor_weights, {"critic": of_critic, "actor": of_actor})
+        return Update(losses, Signals(error, norms))
 
     def _differentiate_actor(
         self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None

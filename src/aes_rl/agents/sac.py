@@ -17,7 +17,7 @@ from aes_rl.agents.networks import TwinCritic, initialise
 from aes_rl.backends import fused, side_stream_of
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.streams import Streams
-from aes_rl.types import Batch, Signals
+from aes_rl.types import ActorBatch, Batch, Signals
 
 BLOCKS = {"actor": 0, "critic": 1, "temperature": 2, "value": 3}
 """Block numbers in the optimiser."""
@@ -145,9 +145,16 @@ class SACAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self,
+        batch: Batch,
+        weights: Float[Tensor, "P B"],
+        noise: Float[Tensor, "P count"],
+        norm_members: slice | None,
+        actor: ActorBatch | None = None,
     ) -> Update:
         config, shape = self.config, weights.shape
+        actor_batch, actor_weights = (batch, weights) if actor is None else actor
+        observation = actor_batch.observation
         draws = noise.view(*shape, -1, self.action_size)
 
         with self._side_stream:
@@ -161,22 +168,22 @@ class SACAgent(AbstractAgent):
             )
             tapped = {"critic": differentiate(critic_loss, critic_tap)}
 
-        actor = self._differentiate_actor(batch.observation, draws[:, :, 0], weights, norm_members)
-        self._actor_inputs = (batch.observation, draws[:, :, 0], weights) if config.critic_first else None
-        tapped["actor"] = actor.norms
-        slope = actor.slope if config.entropy_tuning else torch.zeros_like(actor.slope)
+        policy_pass = self._differentiate_actor(observation, draws[:, :, 0], actor_weights, norm_members)
+        self._actor_inputs = (observation, draws[:, :, 0], actor_weights) if config.critic_first else None
+        tapped["actor"] = policy_pass.norms
+        slope = policy_pass.slope if config.entropy_tuning else torch.zeros_like(policy_pass.slope)
         self.log_temperature.grad = slope
-        losses = {"actor_loss": actor.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
+        losses = {"actor_loss": policy_pass.loss, "temperature_loss": (self.log_temperature * slope).squeeze(-1)}
         if config.value_function:
             value_tap = self._value.tap(*shape)
-            value = self.value(batch.observation, None, value_tap, norm_members).squeeze(-1)
-            wanted = soft_value(actor.values.detach(), actor.log_probability.detach(), self.log_temperature)
-            losses["value_loss"] = weighted((value - wanted).square(), weights)
+            value = self.value(observation, None, value_tap, norm_members).squeeze(-1)
+            wanted = soft_value(policy_pass.values.detach(), policy_pass.log_probability.detach(), self.log_temperature)
+            losses["value_loss"] = weighted((value - wanted).square(), actor_weights)
             tapped["value"] = differentiate(losses["value_loss"], value_tap)
         self._side_stream.join()
 
         losses["critic_loss"] = critic_loss
-        signals = Signals(error, norms_of(weights, tapped))
+        signals = Signals(error, norms_of(weights, actor_weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
     def _differentiate_actor(

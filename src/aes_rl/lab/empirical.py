@@ -10,9 +10,9 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.agents import AbstractAgent
 from aes_rl.errors import UserError
-from aes_rl.lab.measure import expected_norms
-from aes_rl.lab.variance import cost
+from aes_rl.lab.measure import measure
 from aes_rl.replay import Replay
+from aes_rl.types import ActorBatch
 
 _RESAMPLES = 2000
 """Of the bootstrap."""
@@ -46,15 +46,14 @@ def compare(
     if live == 0:
         raise UserError("the replay is empty; there is no gradient to measure")
     probabilities = replay.sampler.probabilities().cpu().double()[:, :live]
-    norms = expected_norms(agent, replay, np.arange(live), noise_samples, seed=seed)
-    formula = (cost(norms.total, probabilities) / live**2 - norms.of_mean) / batch_size
+    formula = [reading.variance for reading in measure(agent, replay, batch_size, None, noise_samples, seed=seed)]
     generator = torch.Generator().manual_seed(seed + 1)
     distances = torch.stack(
         [_half_squared_distance(agent, replay, probabilities, batch_size, generator) for _ in range(pairs)], dim=1
     )
     edges = ((1 - confidence) / 2, (1 + confidence) / 2)
     comparisons = []
-    for expected, own in zip(formula.tolist(), distances.numpy(), strict=True):
+    for expected, own in zip(formula, distances.numpy(), strict=True):
         means = np.random.default_rng(seed).choice(own, (_RESAMPLES, pairs)).mean(axis=1)
         comparisons.append(Comparison(expected, float(own.mean()), *np.quantile(means, edges).tolist()))
     return comparisons
@@ -68,7 +67,7 @@ def _half_squared_distance(
     generator: torch.Generator,
 ) -> Float[Tensor, "P"]:
     """½‖g − g'‖² of two independent batches; its expectation is the variance of one."""
-    members = len(probabilities)
+    members = len(replay.streams.seeds)
     first = [gradient.clone() for gradient in _gradients(agent, replay, probabilities, batch_size, generator)]
     second = _gradients(agent, replay, probabilities, batch_size, generator)
     total = torch.zeros(members, dtype=torch.float64)
@@ -85,10 +84,11 @@ def _gradients(
     generator: torch.Generator,
 ) -> list[Tensor]:
     """The parameters' gradients for one drawn batch; the next call overwrites them."""
-    members, live = probabilities.shape
-    rows = replay.storage.rows
+    members, live = len(replay.streams.seeds), probabilities.shape[1]
+    rows, own = replay.storage.rows, replay.network_draws
     slots = torch.multinomial(probabilities, batch_size, replacement=True, generator=generator)
     weights = (1 / (live * probabilities.gather(1, slots))).to(rows)
-    noise = torch.randn(members, agent.noise_size(batch_size), generator=generator, dtype=rows.dtype)
-    agent.differentiate(replay.read(slots), weights, noise.to(rows.device), None)
+    noise = torch.randn(members, agent.noise_size(batch_size), generator=generator, dtype=rows.dtype).to(rows.device)
+    actor = ActorBatch(replay.read(slots[own.actor_members]), weights[own.actor_members]) if own else None
+    agent.differentiate(replay.read(slots[:members]), weights[:members], noise, None, actor)
     return [p.grad for network in agent.trained().values() for p in network.parameters() if p.grad is not None]

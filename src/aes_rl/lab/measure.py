@@ -18,9 +18,9 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.agents import AbstractAgent
 from aes_rl.errors import UserError
-from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
+from aes_rl.lab.variance import captured_fraction, cost, fraction_of_costs, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
-from aes_rl.types import Signals
+from aes_rl.types import CRITIC, Signals
 
 Metric = Literal["euclidean", "adam"]
 _CHUNK = 1024
@@ -31,7 +31,10 @@ _RESAMPLES = 200
 
 @dataclass(frozen=True)
 class Reading:
-    """One member at one moment. Fractions are of the removable variance; nan where there is none."""
+    """One member at one moment. Fractions are of the removable variance; nan where there is none.
+
+    With separate draws, costs are sums over the draws, and the best distribution is the best pair.
+    """
 
     captured_fraction: float
     captured_low: float
@@ -49,7 +52,7 @@ class Reading:
     largest_unbiased_weight: float
     """Range of 1/(n·p) over the slots, whatever weights the sampler itself gives."""
     by_network: dict[str, float]
-    """The captured fraction of each network's own gradient."""
+    """The captured fraction of each network's own gradient, under the draw that it is computed on."""
     median_feedback_age: float = math.nan
     """Median number of updates since the last feedback on a slot, over slots that had any; nan if not remembered."""
     never_reported: float = math.nan
@@ -93,15 +96,25 @@ def measure(
     probabilities = replay.sampler.probabilities().cpu()[:, chosen]
     floors = replay.sampler.distribution.floor.flatten().tolist()
     resample_counts = None if is_exact else _resample_counts(len(chosen), generator)
+    members = range(len(replay.streams.seeds))
+    actors = replay.network_draws.actor_members if replay.network_draws else members
     readings = [
-        _reading(norms, probabilities, member, floors[member], live, batch_size, resample_counts)
-        for member in range(len(floors))
+        _reading(
+            _shares(norms, member, probabilities[member], probabilities[actor], actor != member),
+            norms.of_mean[member],
+            floors[member],
+            live,
+            batch_size,
+            resample_counts,
+        )
+        for member, actor in zip(members, actors, strict=True)
     ]
     if replay.ages is None:
         return readings
     chosen_on_device = torch.from_numpy(chosen).to(replay.storage.rows.device)
     ages = replay.ages.ages(chosen_on_device, replay.draws).cpu()
-    return [_with_feedback_age(reading, own) for reading, own in zip(readings, ages, strict=True)]
+    # Of a member with separate draws, the ages are those of its critics' draw.
+    return [_with_feedback_age(reading, own) for reading, own in zip(readings, ages, strict=False)]
 
 
 def expected_norms(
@@ -181,41 +194,76 @@ def signals_by_chunk(
             yield ChunkSignals(part, sample, samples, width, Signals(signals.td_error[:, :count], norms))
 
 
+class _Share(NamedTuple):
+    """What one draw of a member serves: the norms of its networks, and the probabilities it is made with."""
+
+    by_network: dict[str, Float[Tensor, "m"]]
+    probabilities: Float[Tensor, "m"]
+
+    @property
+    def total(self) -> Float[Tensor, "m"]:
+        """d(i) summed over the networks."""
+        return torch.stack(list(self.by_network.values())).sum(dim=0)
+
+
+def _shares(
+    norms: Norms, member: int, own: Float[Tensor, "m"], of_actor: Float[Tensor, "m"], are_separate: bool
+) -> list[_Share]:
+    """One share for all networks or, with separate draws, one for the critics and one for the others."""
+    by_network = {name: norm[member] for name, norm in norms.by_network.items()}
+    if not are_separate:
+        return [_Share(by_network, own)]
+    others = {name: norm for name, norm in by_network.items() if name != CRITIC}
+    return [_Share({CRITIC: by_network[CRITIC]}, own), _Share(others, of_actor)]
+
+
+def _costs(total: Float[Tensor, "m"], own: Float[Tensor, "m"], floor: float) -> Float[Tensor, "4"]:
+    """f(p) of uniform sampling, of the sampler, of the best distribution, and of the best with the sampler's floor."""
+    best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
+    return torch.stack([uniform_cost(total), cost(total, own), oracle_cost(total), cost(total, best)])
+
+
 def _reading(
-    norms: Norms,
-    probabilities: Float[Tensor, "P m"],
-    member: int,
+    shares: list[_Share],
+    of_mean: Float[Tensor, ""],
     floor: float,
     live: int,
     batch_size: int,
     resample_counts: Float[Tensor, "R m"] | None,
 ) -> Reading:
-    total, own = norms.total[member], probabilities[member]
     # A uniform subsample of m slots estimates a sum over all slots by live/m times its own sum.
-    factor = live / len(total)
-    per_slot = cost(total, own) * factor / live**2
-    uniform_per_slot, mean = uniform_cost(total) / len(total) ** 2, norms.of_mean[member]
-    best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
-    captured = _captured(total, own, factor)
+    slots = len(shares[0].probabilities)
+    factor = live / slots
+    totals = [(share.total, (share.probabilities * factor).double()) for share in shares]
+    uniform, own_cost, oracle, best = torch.stack([_costs(total, own, floor) for total, own in totals]).sum(dim=0)
+    captured = fraction_of_costs(uniform, own_cost, oracle, slots).item()
     low = high = captured
     if resample_counts is not None and not math.isnan(captured):
         # All three costs are functions of sums over slots, so a resample is a matrix product with its counts.
-        terms = torch.stack([total, total / (own * factor), total.sqrt()], dim=1)
-        norm_sum, cost_sum, root_sum = (resample_counts @ terms).unbind(dim=1)
-        uniform = len(total) * norm_sum
-        low, high = np.nanquantile((uniform - cost_sum) / (uniform - root_sum.square()), (0.025, 0.975)).tolist()
-    weights = 1 / (live * own)
+        resampled = torch.zeros(3, len(resample_counts), dtype=torch.float64)
+        for total, own in totals:
+            terms = torch.stack([total, total / own, total.sqrt()], dim=1)
+            norm_sum, cost_sum, root_sum = (resample_counts @ terms).unbind(dim=1)
+            resampled += torch.stack([slots * norm_sum, cost_sum, root_sum.square()])
+        fractions = (resampled[0] - resampled[1]) / (resampled[0] - resampled[2])
+        low, high = np.nanquantile(fractions, (0.025, 0.975)).tolist()
+    per_slot, uniform_per_slot = own_cost / slots**2, uniform / slots**2
+    weights = 1 / (live * torch.stack([share.probabilities for share in shares]))
     return Reading(
         captured_fraction=captured,
         captured_low=low,
         captured_high=high,
-        ceiling=captured_fraction(total, best).item(),
-        oracle_ratio=(oracle_cost(total) / uniform_cost(total)).item(),
-        effective_batch_size=(batch_size * (uniform_per_slot - mean) / (per_slot - mean)).item(),
-        variance=((per_slot - mean) / batch_size).item(),
+        ceiling=fraction_of_costs(uniform, best, oracle, slots).item(),
+        oracle_ratio=(oracle / uniform).item(),
+        effective_batch_size=(batch_size * (uniform_per_slot - of_mean) / (per_slot - of_mean)).item(),
+        variance=((per_slot - of_mean) / batch_size).item(),
         smallest_unbiased_weight=weights.min().item(),
         largest_unbiased_weight=weights.max().item(),
-        by_network={name: _captured(norm[member], own, factor) for name, norm in norms.by_network.items()},
+        by_network={
+            name: captured_fraction(norm, share.probabilities * factor).item()
+            for share in shares
+            for name, norm in share.by_network.items()
+        },
     )
 
 
@@ -229,11 +277,6 @@ def _with_feedback_age(reading: Reading, ages: Float[Tensor, "m"]) -> Reading:
     known = ages[ages.isfinite()]
     median = known.median().item() if len(known) else math.nan
     return replace(reading, median_feedback_age=median, never_reported=1 - len(known) / len(ages))
-
-
-def _captured(norms: Float[Tensor, "m"], probabilities: Float[Tensor, "m"], factor: float) -> float:
-    """Captured fraction over a subsample; `factor` scales its probabilities to a sum of about one."""
-    return captured_fraction(norms, probabilities * factor).item()
 
 
 def _flat(pairs: list[tuple[Tensor, Tensor]]) -> list[Tensor]:

@@ -32,7 +32,14 @@ def captured_fraction(
     nan where all norms are equal: there is no variance to remove.
     """
     squared_norms, probabilities = squared_norms.double(), probabilities.double()
-    uniform = uniform_cost(squared_norms)
-    removable = uniform - oracle_cost(squared_norms)
-    rounding = squared_norms.shape[-1] * torch.finfo(torch.float64).eps * uniform
-    return torch.where(removable > rounding, (uniform - cost(squared_norms, probabilities)) / removable, torch.nan)
+    uniform, own = uniform_cost(squared_norms), cost(squared_norms, probabilities)
+    return fraction_of_costs(uniform, own, oracle_cost(squared_norms), squared_norms.shape[-1])
+
+
+def fraction_of_costs(
+    uniform: Float[Tensor, "*P"], own: Float[Tensor, "*P"], oracle: Float[Tensor, "*P"], slots: int
+) -> Float[Tensor, "*P"]:
+    """(f(u) − f(p)) / (f(u) − f(p*)) over a number of slots; nan where nothing can be removed."""
+    removable = uniform - oracle
+    rounding = slots * torch.finfo(torch.float64).eps * uniform
+    return torch.where(removable > rounding, (uniform - own) / removable, torch.nan)

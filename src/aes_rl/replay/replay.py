@@ -7,15 +7,17 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from aes_rl import checks
+from aes_rl import backends, checks
 from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
+from aes_rl.replay.network_draws import NetworkDraws
 from aes_rl.replay.storage import Storage
-from aes_rl.samplers.rule import SamplerConfig
-from aes_rl.samplers.sampler import Sampler
+from aes_rl.samplers.registry import rule_for
+from aes_rl.samplers.rule import SamplerConfig, draws_per_network
+from aes_rl.samplers.sampler import Sampler, resolve_all
 from aes_rl.streams import Stream, Streams, as_int64
-from aes_rl.types import BackendName, Batch, Counter, Draw, Signals, Transition, as_tensor
+from aes_rl.types import ActorBatch, BackendName, Batch, Counter, Draw, Signal, Signals, Transition, as_tensor
 
 
 class Sample(NamedTuple):
@@ -23,7 +25,10 @@ class Sample(NamedTuple):
 
     batch: Batch
     draw: Draw
+    """Give it to `feedback`. With separate draws it holds those of the actors, too, behind those of the members."""
     weights: Float[Tensor, "P B"]
+    actor: ActorBatch | None = None
+    """What the losses other than the critics' are computed on, if any member draws separately for them."""
 
 
 class Replay:
@@ -51,18 +56,32 @@ class Replay:
 
         `remembers_feedback` records the update of every slot's last report, so that feedback ages can be measured.
         """
+        configs = resolve_all(samplers)
+        if len(configs) != len(seeds):
+            raise UserError(f"{len(configs)} samplers and {len(seeds)} seeds were given; pass one of each per member")
+        self._backend = backends.choose(backend, device)
+        has_separate_draws = any(map(draws_per_network, configs))
+        self.network_draws = NetworkDraws(configs, seeds, self._backend) if has_separate_draws else None
+        """The actors' own draws; None if every member has one draw for all its networks."""
         self.sampler = Sampler(
-            samplers, capacity=capacity, total_updates=total_updates, device=device, backend=backend, dtype=dtype
+            self.network_draws.configs if self.network_draws else configs,
+            capacity=capacity,
+            total_updates=total_updates,
+            device=device,
+            backend=backend,
+            dtype=dtype,
         )
-        if len(samplers) != len(seeds):
-            raise UserError(f"{len(samplers)} samplers and {len(seeds)} seeds were given; pass one of each per member")
-        self._backend = self.sampler.backend
+        """Its members are those of the population and, behind them, the actors with draws of their own."""
+        wanting = [member for member, config in enumerate(configs) if Signal.GRADIENT_NORM in rule_for(config).needs]
+        self.norm_members = slice(wanting[0], wanting[-1] + 1) if wanting else None
+        """The smallest slice that contains all members that need gradient norms; None if there are none."""
         self.storage = Storage(len(seeds), capacity, observation_size, action_size, self._backend, dtype)
         self.streams = Streams(seeds, self._backend)
+        self._draw_streams = self.network_draws.streams if self.network_draws else self.streams
         self.draws = self._backend.counter()
         """Number of draws so far: the counter of the draw stream."""
         self._batch_size: int | None = None  # the last one, which was valid
-        self.ages = FeedbackAges(len(seeds), capacity, self._backend.device) if remembers_feedback else None
+        self.ages = FeedbackAges(self.sampler.members, capacity, self._backend.device) if remembers_feedback else None
         """Feedback ages of all slots, if `remembers_feedback`."""
         # First insertion of each member that was not finite, on backends that cannot raise immediately; 0 if none.
         self._fault = torch.zeros(len(seeds), dtype=torch.int64, device=self._backend.device)
@@ -88,9 +107,9 @@ class Replay:
             self._fault.copy_(_first_faults(self._fault, finite, self.sampler.distribution.clock))
         elif not finite:
             raise UserError(_not_finite_message(transition, self.storage.rows.dtype))
-        uniforms = self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
+        uniforms = self._draw_streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2)
         slots = self.sampler.place(uniforms)
-        self.storage.write(slots, packed)
+        self.storage.write(slots[: len(self.streams.seeds)], packed)
         if self.ages is not None:
             self.ages.forget(as_tensor(slots))
 
@@ -99,17 +118,21 @@ class Replay:
         if batch_size != self._batch_size:
             checks.count("batch_size", batch_size)
             self._batch_size = batch_size
-        draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch_size))
+        draw = self.sampler.draw(self._draw_streams.uniform(Stream.DRAW, self.draws, batch_size))
         self.draws += 1
-        return Sample(self.storage.read(draw.slots_view), draw, self.sampler.weights(draw))
+        weights, own = self.sampler.weights(draw), self.network_draws
+        if own is None:
+            return Sample(self.storage.read(draw.slots_view), draw, weights)
+        actor = ActorBatch(self.storage.read(own.slots_of_actors(draw)), own.of_actors(weights))
+        return Sample(self.storage.read(draw.slots_view[: own.members]), draw, weights[: own.members], actor)
 
     def read(self, slots: Int[Tensor, "P B"]) -> Batch:
         """The transitions in the given slots."""
         return self.storage.read(self._backend.view(slots.to(self.storage.rows.device)))
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
-        """Report the signals of the drawn slots to the sampler."""
-        self.sampler.feedback(draw, signals)
+        """Report the signals of the drawn slots to the sampler: the norms of each network on the batch it was given."""
+        self.sampler.feedback(draw, self.network_draws.signals(signals) if self.network_draws else signals)
         if self.ages is not None:
             self.ages.note(draw.slots, self.draws)
 

@@ -12,7 +12,7 @@ from typing_extensions import override
 from aes_rl import checks, weighting
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.reports import Networks, check_networks, squared_norm
+from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
 from aes_rl.types import Draw, Report, Signal
 
@@ -33,7 +33,8 @@ class Adaptive:
     forget_every: int | None = None
     """M: forget every M updates; None uses the largest M with M² below the capacity."""
     networks: Networks = None
-    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    """Which networks' gradients form the signal: None is all, ("actor",) the actor's alone, "balanced" all with equal
+    influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "adaptive"
     """Which slot is overwritten when the buffer is full."""
     inherit: bool = False
@@ -50,7 +51,7 @@ class Adaptive:
         if self.forget_every is not None:
             checks.count("forget_every", self.forget_every)
         checks.choice("overwrite", self.overwrite, OVERWRITES)
-        check_networks(self.networks)
+        check_networks(self.networks, self.overwrite)
 
 
 def default_forget_every(capacity: int) -> int:
@@ -73,6 +74,7 @@ class AdaptiveRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
+        self.norms = NetworkNorms(config.networks, setting)
         self.forget_every = config.forget_every or default_forget_every(setting.capacity)
         self.has_own_nu = config.nu == "auto"
         self.accumulator = Accumulator(setting, 1.0 if config.nu == "auto" else config.nu)
@@ -88,7 +90,7 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
+        return self.accumulator.add(report, self.norms.of(report))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
@@ -113,4 +115,5 @@ class AdaptiveRule(AbstractRule):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"nu": self.accumulator.nu, "live": self.live} if self.has_own_nu else {}
+        own = {"nu": self.accumulator.nu, "live": self.live} if self.has_own_nu else {}
+        return own | self.norms.state_dict()

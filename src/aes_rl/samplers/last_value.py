@@ -11,7 +11,7 @@ from typing_extensions import override
 from aes_rl import checks, weighting
 from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
-from aes_rl.samplers.reports import Networks, check_networks, squared_norm
+from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
 
@@ -25,7 +25,8 @@ class LastValue:
     memory: int = 1000
     """Time constant, in updates, of the running mean that new slots start with."""
     networks: Networks = None
-    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    """Which networks' gradients form the signal: None is all, ("actor",) the actor's alone, "balanced" all with equal
+    influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
 
@@ -33,7 +34,7 @@ class LastValue:
         checks.floor(self.floor)
         checks.count("memory", self.memory)
         checks.choice("overwrite", self.overwrite, OVERWRITES)
-        check_networks(self.networks)
+        check_networks(self.networks, self.overwrite)
 
 
 class LastValueRule(AbstractRule):
@@ -49,6 +50,7 @@ class LastValueRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
+        self.norms = NetworkNorms(config.networks, setting)
         self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.backend.device)
         """Importance-weighted sums of 1 and √d over the draws, with exponential decay."""
 
@@ -58,7 +60,7 @@ class LastValueRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        norms = squared_norm(report.signals, self.config.networks)
+        norms = self.norms.of(report)
         weights = weighting.unbiased(report.draw, self.setting.backend, torch.float64)
         moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)
@@ -74,7 +76,7 @@ class LastValueRule(AbstractRule):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"moments": self.moments}
+        return {"moments": self.moments} | self.norms.state_dict()
 
 
 @fused

@@ -10,7 +10,7 @@ from typing_extensions import override
 from aes_rl import checks, weighting
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.reports import Networks, check_networks, squared_norm
+from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
 
@@ -26,7 +26,8 @@ class Naive:
     nu: float = 1000.0
     """ν: added to every slot's sum of squared gradient norms."""
     networks: Networks = None
-    """Networks whose gradients form the signal; None means all of them."""
+    """Which networks' gradients form the signal: None is all, ("actor",) the actor's alone, "balanced" all with equal
+    influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full; Algorithm 1 does not specify it."""
 
@@ -35,7 +36,7 @@ class Naive:
         checks.floor(self.floor)
         checks.positive("nu", self.nu)
         checks.choice("overwrite", self.overwrite, OVERWRITES)
-        check_networks(self.networks)
+        check_networks(self.networks, self.overwrite)
 
 
 class NaiveRule(AbstractRule):
@@ -54,6 +55,7 @@ class NaiveRule(AbstractRule):
         self.config = config
         self.floor = config.floor
         self.overwrite = config.overwrite
+        self.norms = NetworkNorms(config.networks, setting)
         self.setting = setting
         self.accumulator = Accumulator(setting, config.nu)
 
@@ -63,7 +65,7 @@ class NaiveRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
+        return self.accumulator.add(report, self.norms.of(report))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
@@ -82,4 +84,4 @@ class NaiveRule(AbstractRule):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {}
+        return self.norms.state_dict()

@@ -19,7 +19,7 @@ from aes_rl.backends import Forms
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers import forecast_equations
 from aes_rl.samplers.forecast_equations import AGES
-from aes_rl.samplers.reports import Networks, check_networks, squared_norm
+from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
 
@@ -40,7 +40,8 @@ class Predictive:
     refresh_every: int = 1000
     """Recompute the forecasts of all slots every so many updates; those of drawn slots are updated immediately."""
     networks: Networks = None
-    """Networks whose gradients form the signal, such as ("actor",); None means all of them."""
+    """Which networks' gradients form the signal: None is all, ("actor",) the actor's alone, "balanced" all with equal
+    influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
 
@@ -49,7 +50,7 @@ class Predictive:
         checks.count("memory", self.memory)
         checks.count("refresh_every", self.refresh_every)
         checks.choice("overwrite", self.overwrite, OVERWRITES)
-        check_networks(self.networks)
+        check_networks(self.networks, self.overwrite)
 
 
 class PredictiveRule(AbstractRule):
@@ -66,6 +67,7 @@ class PredictiveRule(AbstractRule):
         self.setting = setting
         self.floor = config.floor
         self.overwrite = config.overwrite
+        self.norms = NetworkNorms(config.networks, setting)
         # The mass of a drawn slot is used until the next forecast of all slots, so its mean age is half that period.
         self.forecast = Forecast(setting, config.memory, horizon=max(1, config.refresh_every // 2))
 
@@ -75,7 +77,7 @@ class PredictiveRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.forecast.observe(report, squared_norm(report.signals, self.config.networks))
+        return self.forecast.observe(report, self.norms.of(report))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
@@ -96,7 +98,8 @@ class PredictiveRule(AbstractRule):
     @override
     def state_dict(self) -> dict[str, Tensor]:
         known = self.forecast
-        return {"moments": known.moments, "pairs": known.pairs, "updates": known.updates}
+        own = {"moments": known.moments, "pairs": known.pairs, "updates": known.updates}
+        return own | self.norms.state_dict()
 
 
 class Forecast:

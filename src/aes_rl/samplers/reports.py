@@ -6,14 +6,12 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aes_rl.backends import AbstractBackend, fused
+from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import AbstractDistribution
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal, Signals
 
 _DTYPES = (torch.float32, torch.float64)
-Networks = tuple[str, ...] | None
-"""Names of the networks whose gradients form the signal; None means all of them."""
 
 
 def check(signals: Signals, needs: Signal, draw: Draw) -> None:
@@ -79,29 +77,3 @@ def _values(signals: Signals) -> list[tuple[str, Float[Tensor, "p B"]]]:
 
 def _name(network: str) -> str:
     return f"gradient_norm[{network!r}]" if network else "td_error"
-
-
-def check_networks(networks: Networks) -> None:
-    """Raise unless `networks` is None or a non-empty tuple."""
-    if networks is not None and (not isinstance(networks, tuple) or not networks):
-        raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
-
-
-def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
-    """d(i): the squared gradient norms summed over the selected networks."""
-    reported = signals.gradient_norm
-    for name in networks or ():
-        if name not in reported:
-            raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
-    norms = [reported[name] for name in networks or reported]
-    return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
-
-
-def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-    total, *others = norms
-    for other in others:
-        total = total.double() + other  # the sum of two large float32 numbers may overflow float32
-    return total
-
-
-_total_on_gpu = fused(_total)

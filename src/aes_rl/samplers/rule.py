@@ -102,6 +102,11 @@ class AbstractRule(ABC):
         raise TypeError(f"{type(self).__name__} accepts no signal of all slots (shape {tuple(squared_norms.shape)})")
 
 
+def draws_per_network(config: SamplerConfig) -> bool:
+    """Whether a sampler makes one draw for the critics and another for the actor."""
+    return getattr(config, "networks", None) == "separate"
+
+
 def schedule(first: float, last: float | None, update_step: int, setting: Setting) -> float:
     """Linear interpolation from `first` to `last` over the updates of the run; constant if `last` is None."""
     if last is None or setting.total_updates is None:

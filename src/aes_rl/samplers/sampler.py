@@ -47,7 +47,7 @@ class Sampler:
         if total_updates is not None:
             checks.count("total_updates", total_updates)
         checks.choice("dtype", dtype, (torch.float32, torch.float64))
-        self.configs = tuple(map(resolve, _listed(configs)))
+        self.configs = resolve_all(configs)
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
@@ -58,9 +58,6 @@ class Sampler:
         self.needs = Signal.NONE
         for part in self._slices:
             self.needs |= part.rule.needs
-        of_norms = [part.members for part in self._slices if Signal.GRADIENT_NORM in part.rule.needs]
-        self.norm_members = slice(of_norms[0].start, of_norms[-1].stop) if of_norms else None
-        """The smallest slice that contains all members that need gradient norms; None if there are none."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
 
@@ -217,12 +214,13 @@ class Sampler:
             raise ValueError(f"{what} for {view.shape[0]} members; this sampler serves {self.members}")
 
 
-def _listed(configs: Sequence[SamplerConfig | str]) -> Sequence[SamplerConfig | str]:
+def resolve_all(configs: Sequence[SamplerConfig | str]) -> tuple[SamplerConfig, ...]:
+    """The configurations of all members, each of which may be given by name."""
     if isinstance(configs, str) or not isinstance(configs, Sequence):
         raise TypeError(f"the samplers are {configs!r}; pass a list with one configuration per member: [{configs!r}]")
     if not configs:
         raise ValueError("no sampler was given; pass one configuration per member, such as [Adaptive()]")
-    return configs
+    return tuple(map(resolve, configs))
 
 
 def _slices(

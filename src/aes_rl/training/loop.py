@@ -103,7 +103,7 @@ def learn(run: RunState) -> Learned:
         noise = run.streams.normal(Stream.UPDATE, clock, run.noise_size)
     sample = run.replay.sample(run.batch_size)
     run.side_stream.join()
-    update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.sampler.norm_members)
+    update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.norm_members, sample.actor)
     return Learned(update, sample)
 
 

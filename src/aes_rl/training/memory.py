@@ -6,6 +6,7 @@ import psutil
 import torch
 
 from aes_rl.errors import UserError
+from aes_rl.samplers.rule import draws_per_network
 from aes_rl.training.config import Training
 from aes_rl.training.vector.step_data import Sizes
 
@@ -19,12 +20,13 @@ def needed(config: Training, sizes: Sizes) -> int:
     """Bytes that all members' transitions, samplers, networks and batches need."""
     row = 4 * (2 * sizes.observation + sizes.action + 2)
     ages = 4 if config.measure_variance_every is not None else 0
-    slots = config.capacity * (row + _SAMPLER_BYTES_PER_SLOT + ages)
+    draws = len(config.members) + sum(map(draws_per_network, config.sampler_configs))
+    slots = config.capacity * (len(config.members) * row + draws * (_SAMPLER_BYTES_PER_SLOT + ages))
     agent = config.agent_config
     widths = (sizes.observation + sizes.action, *agent.hidden, 2 * sizes.action)
     network = 4 * sum(units * (before + 1) for before, units in pairwise(widths))
     batch = agent.batch_size * (row + 4 * sum(widths))
-    return len(config.members) * (slots + _COPIES * (network + batch))
+    return slots + len(config.members) * _COPIES * (network + batch)
 
 
 def available(device: str) -> int:

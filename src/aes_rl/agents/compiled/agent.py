@@ -2,6 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -14,14 +15,21 @@ from aes_rl.agents.compiled import loops
 from aes_rl.agents.compiled.network import Floats
 from aes_rl.agents.learner import Adam
 from aes_rl.gradients.perceptron import Perceptron
-from aes_rl.types import Batch, Signals
+from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
+
+
+class Rows(NamedTuple):
+    """The batch of a loss as packed rows, with its weights."""
+
+    rows: Floats
+    weights: Floats
 
 
 class AbstractProgram(ABC):
     """The update of an agent on batches of one size, in preallocated memory. It changes the agent's own parameters."""
 
     @abstractmethod
-    def differentiate(self, rows: Floats, weights: Floats, noise: Floats, first: int, last: int) -> Update:
+    def differentiate(self, critic: Rows, actor: Rows, noise: Floats, first: int, last: int) -> Update:
         """As `AbstractAgent.differentiate`, for packed rows and with gradient norms for members `first` to `last`."""
 
     @abstractmethod
@@ -70,17 +78,24 @@ class CompiledAgent(AbstractAgent):
 
     @override
     def differentiate(
-        self, batch: Batch, weights: Float[Tensor, "P B"], noise: Float[Tensor, "P count"], norm_members: slice | None
+        self,
+        batch: Batch,
+        weights: Float[Tensor, "P B"],
+        noise: Float[Tensor, "P count"],
+        norm_members: slice | None,
+        actor: ActorBatch | None = None,
     ) -> Update:
         if any(network.metric for network in self._networks):
             self._descend = self.reference.descend
-            return self.reference.differentiate(batch, weights, noise, norm_members)
+            return self.reference.differentiate(batch, weights, noise, norm_members, actor)
         members, size = weights.shape
         if self._program is None or self._batch_size != size:
             self._program, self._batch_size = self._make_program(size), size
         self._descend = self._program.descend
         first, last, _ = (0, 0, 1) if norm_members is None else norm_members.indices(members)
-        return self._program.differentiate(batch.rows.numpy(), weights.numpy(), noise.numpy(), first, last)
+        critic_rows = Rows(batch.rows.numpy(), weights.numpy())
+        actor_rows = critic_rows if actor is None else Rows(actor.batch.rows.numpy(), actor.weights.numpy())
+        return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
 
     @override
     def descend(self) -> None:
@@ -122,12 +137,12 @@ class CompiledAdam:
 
 
 def as_update(
-    losses: dict[str, Floats], td_error: Floats, weights: Floats, norms: dict[str, Floats], has_norms: bool
+    losses: dict[str, Floats], td_error: Floats, critic: Rows, actor: Rows, norms: dict[str, Floats], has_norms: bool
 ) -> Update:
     """The results of an update as tensors; `norms` are those of the weighted mean terms."""
     if has_norms:
-        for squares in norms.values():
-            loops.undo_weights(weights, squares)
+        for name, squares in norms.items():
+            loops.undo_weights((critic if name == CRITIC else actor).weights, squares)
     reported = {name: torch.from_numpy(squares) for name, squares in norms.items()} if has_norms else {}
     return Update(
         {name: torch.from_numpy(loss) for name, loss in losses.items()}, Signals(torch.from_numpy(td_error), reported)

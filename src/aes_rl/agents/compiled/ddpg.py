@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from aes_rl.agents.agent import AbstractAgent, Update
 from aes_rl.agents.compiled import loops
-from aes_rl.agents.compiled.agent import AbstractProgram, CompiledAdam, CompiledAgent, as_update
+from aes_rl.agents.compiled.agent import AbstractProgram, CompiledAdam, CompiledAgent, Rows, as_update
 from aes_rl.agents.compiled.network import Floats, Pass
 from aes_rl.agents.ddpg import DDPG, DDPGAgent
 from aes_rl.streams import Streams
@@ -55,10 +55,11 @@ class DDPGProgram(AbstractProgram):
         self._weights = self._no_norms
 
     @override
-    def differentiate(self, rows: Floats, weights: Floats, noise: Floats, first: int, last: int) -> Update:
+    def differentiate(self, critic: Rows, actor: Rows, noise: Floats, first: int, last: int) -> Update:
         del noise
-        critic, size, width = self._critic, self._size, self._observation_size
-        self._weights = weights
+        values, size, width = self._critic, self._size, self._observation_size
+        rows, weights = critic
+        self._weights = actor.weights
         loss = np.empty((2, len(weights)), np.float32)
         norms = np.zeros((2, *weights.shape), np.float32)
         td_error = np.empty(weights.shape, np.float32)
@@ -67,19 +68,19 @@ class DDPGProgram(AbstractProgram):
         _act(self._target_actor, rows, after, width, self._next_action)
         _fill(self._target_critic, 0, rows, after, width, self._next_action, 0)
         self._target_critic.forward()
-        _act(self._actor, rows, 0, width, self._action)
-        _fill(critic, 0, rows, 0, width, rows, width)
-        _fill(critic, size, rows, 0, width, self._action, 0)
-        critic.forward()
+        _act(self._actor, actor.rows, 0, width, self._action)
+        _fill(values, 0, rows, 0, width, rows, width)
+        _fill(values, size, actor.rows, 0, width, self._action, 0)
+        values.forward()
         next_value = self._target_critic.output[..., 0]
         loops.critic_objective(
-            critic.output, next_value, rows, weights, self._discount, _ONE, critic.gradient, td_error, loss[0]
+            values.output, next_value, rows, weights, self._discount, _ONE, values.gradient, td_error, loss[0]
         )
-        loops.deterministic_objective(critic.output, size, weights, critic.gradient, loss[1])
-        critic.backward(norms[0], first, last)
-        self._actor_gradient(critic.of_late, norms[1], first, last)
+        loops.deterministic_objective(values.output, size, actor.weights, values.gradient, loss[1])
+        values.backward(norms[0], first, last)
+        self._actor_gradient(values.of_late, norms[1], first, last)
         losses = {"critic_loss": loss[0], "actor_loss": loss[1]}
-        return as_update(losses, td_error, weights, {"critic": norms[0], "actor": norms[1]}, first < last)
+        return as_update(losses, td_error, critic, actor, {"critic": norms[0], "actor": norms[1]}, first < last)
 
     @override
     def descend(self) -> None:

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from aes_rl.agents.agent import AbstractAgent, Update
 from aes_rl.agents.compiled import loops
-from aes_rl.agents.compiled.agent import AbstractProgram, CompiledAdam, CompiledAgent, as_update
+from aes_rl.agents.compiled.agent import AbstractProgram, CompiledAdam, CompiledAgent, Rows, as_update
 from aes_rl.agents.compiled.network import Floats, Pass
 from aes_rl.agents.networks import TwinCritic
 from aes_rl.agents.sac import BLOCKS, SAC, SACAgent
@@ -68,21 +68,21 @@ class SACProgram(AbstractProgram):
         self._adam = CompiledAdam(agent.optimiser)
         self._others = tuple(number for number in range(len(agent.trained()) + 1) if number != BLOCKS["critic"])
         self._weights, self._draws = self._no_norms, np.zeros((members, size, policies, agent.action_size), np.float32)
-        """Weights and action noise of the current update."""
+        """Weights of the actor's batch and action noise of the current update."""
 
     @override
-    def differentiate(self, rows: Floats, weights: Floats, noise: Floats, first: int, last: int) -> Update:
-        size, (members, _) = self._size, weights.shape
-        self._weights, self._draws = weights, noise.reshape(members, size, -1, self._action_size)
+    def differentiate(self, critic: Rows, actor: Rows, noise: Floats, first: int, last: int) -> Update:
+        size, (members, _) = self._size, critic.weights.shape
+        self._weights, self._draws = actor.weights, noise.reshape(members, size, -1, self._action_size)
         loss = np.empty((4, members), np.float32)
         norms = np.zeros((3, members, size), np.float32)
         td_error = np.empty((members, size), np.float32)
 
-        self._sample_actions(rows)
-        self._evaluate_actions(rows)
-        next_value = self._next_value(rows)
+        self._sample_actions(critic.rows, actor.rows)
+        self._evaluate_actions(critic.rows, actor.rows)
+        next_value = self._next_value(critic.rows)
         loops.critic_objective(
-            self._critic.output, next_value, rows, weights, self._discount, self._reward_scale,
+            self._critic.output, next_value, critic.rows, critic.weights, self._discount, self._reward_scale,
             self._critic.gradient, td_error, loss[0],
         )  # fmt: skip
         self._actor_objective(self._critic, size, loss[1])
@@ -92,10 +92,10 @@ class SACProgram(AbstractProgram):
         losses = {"actor_loss": loss[1], "temperature_loss": self._log_temperature[:, 0] * self._slope[:, 0]}
         of_network = {"critic": norms[0], "actor": norms[1]}
         if self._value is not None:
-            self._value_gradient(self._value, rows, loss[2], norms[2], first, last)
+            self._value_gradient(self._value, actor.rows, loss[2], norms[2], first, last)
             losses["value_loss"], of_network["value"] = loss[2], norms[2]
         losses["critic_loss"] = loss[0]
-        return as_update(losses, td_error, weights, of_network, first < last)
+        return as_update(losses, td_error, critic, actor, of_network, first < last)
 
     @override
     def descend(self) -> None:
@@ -112,20 +112,20 @@ class SACProgram(AbstractProgram):
         self._actor_gradient(second.of_late, loss, self._no_norms, 0, 0)
         self._adam.step(self._others)
 
-    def _sample_actions(self, rows: Floats) -> None:
-        """Actions of the policy in the states and, unless there is a value function, in the next states."""
+    def _sample_actions(self, critic_rows: Floats, actor_rows: Floats) -> None:
+        """Actions of the policy in the states and, unless there is a value function, in the critics' next states."""
         actor, size, width = self._actor, self._size, self._observation_size
-        loops.copy_columns(rows, 0, 0, width, actor.inputs, 0, 0, size)
+        loops.copy_columns(actor_rows, 0, 0, width, actor.inputs, 0, 0, size)
         if self._value is None:
-            loops.copy_columns(rows, 0, width + self._action_size, width, actor.inputs, size, 0, size)
+            loops.copy_columns(critic_rows, 0, width + self._action_size, width, actor.inputs, size, 0, size)
         actor.forward()
         loops.squash(actor.output, self._draws, self._epsilon, self._action, self._deviation, self._log_probability)
 
-    def _evaluate_actions(self, rows: Floats) -> None:
+    def _evaluate_actions(self, critic_rows: Floats, actor_rows: Floats) -> None:
         """Values of the stored and of the sampled actions."""
         inputs, size, width = self._critic.inputs, self._size, self._observation_size
-        loops.copy_columns(rows, 0, 0, width + self._action_size, inputs, 0, 0, size)
-        loops.copy_columns(rows, 0, 0, width, inputs, size, 0, size)
+        loops.copy_columns(critic_rows, 0, 0, width + self._action_size, inputs, 0, 0, size)
+        loops.copy_columns(actor_rows, 0, 0, width, inputs, size, 0, size)
         loops.copy_columns(self._action, 0, 0, self._action_size, inputs, size, width, size)
         self._critic.forward()
 

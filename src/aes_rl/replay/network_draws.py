@@ -1,0 +1,62 @@
+"""Separate draws for the networks of a member: one for its critics, one for its actor and what goes with it.
+
+A member whose sampler has `per_network` holds two distributions over the same slots. The sampler counts the second ones
+as further members, behind those of the population: `Sampler` and the rules need to know nothing of this.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from aes_rl.backends import AbstractBackend
+from aes_rl.samplers.rule import SamplerConfig, draws_per_network
+from aes_rl.streams import Streams
+from aes_rl.types import CRITIC, Array, Draw, Signals
+
+_ACTOR_KEY = 0x5DEECE66D
+"""Makes another seed of a member's: the actor's draws are independent of the critics'."""
+
+
+class NetworkDraws:
+    """Which of the sampler's members draws for which networks of the P members of a population."""
+
+    def __init__(self, configs: Sequence[SamplerConfig], seeds: Sequence[int], backend: AbstractBackend[Array]):
+        owners = [member for member, config in enumerate(configs) if draws_per_network(config)]
+        self.configs = (*configs, *(configs[member] for member in owners))
+        """The configuration of each of the sampler's members."""
+        self.streams = Streams([*seeds, *(seeds[member] ^ _ACTOR_KEY for member in owners)], backend)
+        """The random numbers of each of the sampler's members."""
+        self.members = len(configs)
+        separate = {member: self.members + number for number, member in enumerate(owners)}
+        self.actor_members = [separate.get(member, member) for member in range(self.members)]
+        """For each member, the one of the sampler that draws for its actor: itself, if it has one draw for all."""
+        self._backend = backend
+        self._actor_rows = torch.tensor(self.actor_members, device=backend.device)
+        self._owners = torch.tensor(owners, dtype=torch.int64, device=backend.device)
+        self._shares = self._actor_rows.unsqueeze(-1) < self.members
+
+    def slots_of_actors(self, draw: Draw) -> Array:
+        """The slots of every member's actor."""
+        return self._backend.view(draw.slots.index_select(0, self._actor_rows))
+
+    def of_actors(self, values: Float[Tensor, "Q B"]) -> Float[Tensor, "P B"]:
+        """Values of the draws of every member's actor, out of those of all draws."""
+        return values.index_select(0, self._actor_rows)
+
+    def signals(self, signals: Signals) -> Signals:
+        """The signals of each draw, out of those of each member: a network's norms go to the draw that it was made on.
+
+        What a draw was not made for is zero.
+        """
+        norms = {name: self._norms_by_draw(name, norm) for name, norm in signals.gradient_norm.items()}
+        error = signals.td_error
+        if error is not None:
+            error = torch.cat([error, error.new_zeros(len(self._owners), error.shape[1])])
+        return Signals(error, norms)
+
+    def _norms_by_draw(self, name: str, norm: Float[Tensor, "P B"]) -> Float[Tensor, "Q B"]:
+        if name == CRITIC:
+            return torch.cat([norm, norm.new_zeros(len(self._owners), norm.shape[1])])
+        return torch.cat([torch.where(self._shares, norm, 0.0), norm.index_select(0, self._owners)])

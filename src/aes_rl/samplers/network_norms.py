@@ -1,0 +1,114 @@
+"""The signal of gradient-norm rules: the squared gradient norms of a sample's networks as one number."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from aes_rl import weighting
+from aes_rl.backends import Forms, fused
+from aes_rl.backends.distribution import Overwrite
+from aes_rl.errors import UserError
+from aes_rl.samplers.rule import Setting
+from aes_rl.types import Report
+
+Networks = Literal["balanced", "separate"] | tuple[str, ...] | None
+"""How the networks' norms form the signal: None is their sum, a tuple of names the sum over these networks, "balanced"
+their sum after each is divided by its mean over the buffer, and "separate" makes one draw for the critics and another
+for the actor."""
+_WORDS = ("balanced", "separate")
+_MEMORY = 1000
+"""Time constant, in updates, of the networks' means."""
+_MOST = 8
+"""Networks that can be balanced."""
+
+
+def check_networks(networks: Networks, overwrite: Overwrite) -> None:
+    """Raise unless `networks` is one of the forms above, and agrees with the way in which slots are overwritten."""
+    if (isinstance(networks, str) and networks not in _WORDS) or networks == ():
+        raise UserError(
+            f"networks is {networks!r}; give 'balanced', 'separate', a tuple of names such as ('actor',), or None for "
+            "the sum of all"
+        )
+    if not (networks is None or isinstance(networks, str | tuple)):
+        raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
+    if networks == "separate" and overwrite != "fifo":
+        raise UserError(
+            f"overwrite is {overwrite!r} and networks is 'separate'; give overwrite='fifo': the draws of a member must "
+            "overwrite the same slots"
+        )
+
+
+class NetworkNorms:
+    """d(i) of a report, for a slice of members."""
+
+    def __init__(self, networks: Networks, setting: Setting):
+        self._networks = networks
+        self._backend = setting.backend
+        self._sums = torch.zeros(setting.members, 1 + _MOST, dtype=torch.float64, device=setting.backend.device)
+        """Weighted sums of 1 and of each network's norm over the draws, with exponential decay."""
+        self._balance = setting.backend.form(_BALANCE)
+
+    def of(self, report: Report) -> Float[Tensor, "p B"]:
+        """d(i) of every drawn slot."""
+        reported = report.signals.gradient_norm
+        if self._networks == "balanced":
+            if len(reported) > _MOST:
+                raise UserError(f"{len(reported)} networks reported gradient norms; 'balanced' takes at most {_MOST}")
+            weights = weighting.unbiased(report.draw, self._backend, torch.float64)
+            return self._balance(self._sums, weights, report.is_current_view, list(reported.values()), 1 - 1 / _MEMORY)
+        chosen = self._networks if isinstance(self._networks, tuple) else tuple(reported)
+        for name in chosen:
+            if name not in reported:
+                raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
+        norms = [reported[name] for name in chosen]
+        return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """The tensors that change over time."""
+        return {"network_sums": self._sums} if self._networks == "balanced" else {}
+
+
+def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    total, *others = norms
+    for other in others:
+        total = total.double() + other  # the sum of two large float32 numbers may overflow float32
+    return total
+
+
+_total_on_gpu = fused(_total)
+
+
+def _balanced(
+    sums: Float[Tensor, "p 9"],
+    weights: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    norms: list[Float[Tensor, "p B"]],
+    keep: float,
+) -> Float[Tensor, "p B"]:
+    """Σ_k d_k(i) / (mean of d_k): update the means with these draws, then divide by them."""
+    sums_now, total = _balanced_with(sums, weights, is_current, norms, keep)
+    sums.copy_(sums_now)
+    return total
+
+
+@fused
+def _balanced_with(
+    sums: Float[Tensor, "p 9"],
+    weights: Float[Tensor, "p B"],
+    is_current: Bool[Tensor, "p B"],
+    norms: list[Float[Tensor, "p B"]],
+    keep: float,
+) -> tuple[Tensor, Tensor]:
+    counted = torch.where(is_current, weights, 0.0)
+    sound = [torch.where(is_current, norm, 0.0).double() for norm in norms]
+    parts = [counted, *(counted * norm for norm in sound)]
+    parts += [torch.zeros_like(counted)] * (sums.shape[1] - len(parts))
+    now = keep * sums + torch.stack([part.sum(dim=1) for part in parts], dim=1)
+    means = now / now[:, :1].clamp(min=1e-300)
+    shares = [norm / means[:, k : k + 1].clamp(min=1e-300) for k, norm in enumerate(sound, start=1)]
+    return now, torch.stack(shares).sum(dim=0)
+
+
+_BALANCE = Forms(_balanced, loops="aes_rl.samplers.network_norms_loops:balance")
