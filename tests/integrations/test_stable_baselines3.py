@@ -361,7 +361,12 @@ def test_a_sampler_that_would_learn_nothing_is_refused(sampler, line) -> None:
         Selection(sampler, 100, 0)
 
 
-@pytest.mark.parametrize("networks", [("actor",), ("critic",), ("actor", "critic")])
+def test_separate_draws_are_refused() -> None:
+    with pytest.raises(UserError, match="networks='balanced'"):
+        Selection(Predictive(networks="separate"), 100, 0)
+
+
+@pytest.mark.parametrize("networks", [("actor",), ("critic",), ("actor", "critic"), "balanced"])
 def test_a_delayed_actor_and_a_chosen_network(networks) -> None:
     """TD3 trains its actor every other update; a batch without the chosen norm is an update without a report."""
     model = make("TD3", "adaptive")

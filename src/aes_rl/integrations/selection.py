@@ -13,7 +13,7 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.errors import UserError
 from aes_rl.samplers.registry import resolve
-from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.samplers.rule import SamplerConfig, draws_per_network, named_networks
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
@@ -103,7 +103,14 @@ class Selection:
                 f"{self.name} needs the gradient norms of all slots, and a training step gives only those of its "
                 "batch; use Adaptive(), which learns from its draws"
             )
-        self._networks = set(getattr(self.config, "networks", None) or ())
+        if draws_per_network(self.config):
+            raise UserError(
+                "networks is 'separate', which needs a draw for each loss, and this library draws once per update; "
+                "give networks='balanced', with which all networks have equal influence on the one draw"
+            )
+        self._networks = set(named_networks(self.config))
+        """Networks without whose norm there is no feedback: a delayed actor is not trained in every update."""
+        self._are_balanced = getattr(self.config, "networks", None) == "balanced"
         if not self._networks <= set(NETWORKS):
             raise ValueError(f"networks is {tuple(self._networks)}; the networks are named {' and '.join(NETWORKS)}")
         self._streams = Streams([seed], self.sampler.backend)
@@ -214,7 +221,8 @@ class Selection:
                     "discard() a batch that was not drawn for training"
                 )
             self.updates += 1
-            # Without the norm of a chosen network, a delayed actor was not trained: an update without feedback.
+            if self._are_balanced:
+                self._networks |= set(pending.gradient_norm)
             if self.needs and self._networks <= set(pending.gradient_norm):
                 self._feed(pending)
             self.sampler.advance(self.updates)

@@ -11,7 +11,7 @@ from aes_rl.backends import Forms, fused
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import Report
+from aes_rl.types import CRITIC, Report
 
 Networks = Literal["balanced", "separate"] | tuple[str, ...] | None
 """How the networks' norms form the signal: None is their sum, a tuple of names the sum over these networks, "balanced"
@@ -57,7 +57,9 @@ class NetworkNorms:
             if len(reported) > _MOST:
                 raise UserError(f"{len(reported)} networks reported gradient norms; 'balanced' takes at most {_MOST}")
             weights = weighting.unbiased(report.draw, self._backend, torch.float64)
-            return self._balance(self._sums, weights, report.is_current_view, list(reported.values()), 1 - 1 / _MEMORY)
+            # The critics come first, so that the others keep their places where an actor is not trained every time.
+            norms = [reported[name] for name in sorted(reported, key=lambda name: (name != CRITIC, name))]
+            return self._balance(self._sums, weights, report.is_current_view, norms, 1 - 1 / _MEMORY)
         chosen = self._networks if isinstance(self._networks, tuple) else tuple(reported)
         for name in chosen:
             if name not in reported:

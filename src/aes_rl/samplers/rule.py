@@ -107,6 +107,12 @@ def draws_per_network(config: SamplerConfig) -> bool:
     return getattr(config, "networks", None) == "separate"
 
 
+def named_networks(config: SamplerConfig) -> tuple[str, ...]:
+    """The networks that a sampler's configuration names; empty if it names none."""
+    networks = getattr(config, "networks", None)
+    return networks if isinstance(networks, tuple) else ()
+
+
 def schedule(first: float, last: float | None, update_step: int, setting: Setting) -> float:
     """Linear interpolation from `first` to `last` over the updates of the run; constant if `last` is None."""
     if last is None or setting.total_updates is None:

@@ -16,7 +16,7 @@ from aes_rl.samplers.registry import (
     with_options_of,
     without_options,
 )
-from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.samplers.rule import SamplerConfig, named_networks
 from aes_rl.training.option_groups import Main, Recording, Resources, Rounds
 from aes_rl.types import Signal
 
@@ -164,8 +164,8 @@ class Training(Resources, Recording, Rounds, Main):
             )
         known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
         for config in self.sampler_configs:
-            networks = getattr(config, "networks", None)
-            if set(networks or ()) - known:
+            networks = named_networks(config)
+            if set(networks) - known:
                 raise UserError(f"networks is {networks}; {self.agent} has {', '.join(sorted(known))}")
 
     @property
