@@ -17,6 +17,8 @@ CONFIGS = {
     "adaptive, annealed": Adaptive(retention=0.8, retention_end=0.2, forget_every=5, networks=("actor",)),
     "adaptive, own nu": Adaptive(nu="auto", forget_every=6),
     "predictive": Predictive(refresh_every=7),
+    "predictive, deviation": Predictive(0.3, forecast="deviation", memory=30, mean_memory=9, refresh_every=7),
+    "predictive, balanced": Predictive(networks="balanced", refresh_every=7),
     "last value": LastValue(memory=20),
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
     "geometric": Geometric(mean_age=30, refresh_every=9),

@@ -174,3 +174,71 @@ class NaivePredictive(NaiveSampler):
         is_early = update_step < self.refresh_every and update_step in (1, 2, 4, 8)
         if is_early or update_step % self.refresh_every == 0:
             self.masses = [self.mass(slot) for slot in range(len(self.masses))]
+
+
+class NaiveDeviation(NaiveSampler):
+    """Forecasts of deviations over plain lists: every pair is kept, and NumPy fits the regression of every bucket."""
+
+    def __init__(self, capacity, floor, memory, mean_memory, refresh_every):
+        super().__init__(capacity)
+        self.floor, self.refresh_every = floor, refresh_every
+        self.keep, self.keep_mean = 1 - 1 / memory, 1 - 1 / mean_memory
+        self.deviations, self.since, self.reports = [0.0] * capacity, [0] * capacity, [0] * capacity
+        self.logs, self.pairs = [], {}
+        self.updates = 0
+
+    def statistics(self):
+        """Mean and variance of log d over all reports, the older ones with less weight."""
+        if not self.logs:
+            return 0.0, 0.0
+        weights = [weight * self.keep_mean ** (self.updates - update) for update, weight, _ in self.logs]
+        values = [log for _, _, log in self.logs]
+        mean = np.average(values, weights=weights)
+        return mean, np.average((np.array(values) - mean) ** 2, weights=weights)
+
+    def line(self, bucket, mean, variance):
+        """Four points with a total weight of 16, symmetric about 0, stand for the prior."""
+        side = math.sqrt(max(variance, 1e-12))
+        pairs = [(4.0, a * side, b * side) for a in (-1, 1) for b in (-1, 1)]
+        pairs += [(w * self.keep ** (self.updates - update), z, y) for update, w, z, y in self.pairs.get(bucket, [])]
+        weights, known, new = (np.array(part) for part in zip(*pairs, strict=True))
+        covariance = np.cov(known, new, aweights=weights, ddof=0)
+        slope = min(1.0, max(0.0, covariance[0, 1] / covariance[0, 0]))
+        intercept = np.average(new - slope * known, weights=weights)
+        return mean + intercept, slope, np.average((new - intercept - slope * known) ** 2, weights=weights)
+
+    def bucket(self, slot, age):
+        by_reports = min(int(math.log2(self.reports[slot])) + 1, 5) if self.reports[slot] else 0
+        return by_reports, int(math.log2(max(age, 1)))
+
+    def mass(self, slot, horizon=1):
+        bucket = self.bucket(slot, max(horizon, self.updates - self.since[slot]))
+        start, slope, residual = self.line(bucket, *self.statistics())
+        return math.exp(0.5 * (start + slope * self.deviations[slot] + 0.5 * residual))
+
+    def fresh_mass(self, slot):
+        self.deviations[slot], self.since[slot], self.reports[slot] = 0.0, self.updates, 0
+        return self.mass(slot, max(1, self.refresh_every // 2))
+
+    def report(self, slots, probabilities, signals, clock):
+        self.updates += 1
+        rows = [row for row in zip(slots, probabilities, signals, strict=True) if self.stamps[row[0]] <= clock]
+        n = min(clock, self.capacity)
+        self.logs += [(self.updates, 1 / (n * probability), math.log(d)) for _, probability, d in rows]
+        mean, _ = self.statistics()
+        for slot, probability, d in rows:
+            bucket = self.bucket(slot, self.updates - self.since[slot])
+            pair = (self.updates, 1 / (n * probability), self.deviations[slot], math.log(d) - mean)
+            self.pairs.setdefault(bucket, []).append(pair)
+        for slot, d in {slot: d for slot, _, d in rows}.items():
+            gain = max(1 / (self.reports[slot] + 1), 0.2)
+            known = self.deviations[slot] + gain * (math.log(d) - mean - self.deviations[slot])
+            self.deviations[slot] = float(np.float32(known))
+            self.since[slot], self.reports[slot] = self.updates, min(self.reports[slot] + 1, 16)
+        for slot in {slot for slot, _, _ in rows}:
+            self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
+
+    def advance(self, update_step):
+        is_early = update_step < self.refresh_every and update_step in (1, 2, 4, 8)
+        if is_early or update_step % self.refresh_every == 0:
+            self.masses = [self.mass(slot) for slot in range(len(self.masses))]

@@ -7,13 +7,23 @@ import torch
 from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Sampler, Signals, backends
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import as_tensor
-from tests.reference.naive_sampler import NaiveAdaptive, NaiveLastValue, NaivePredictive, NaivePrioritized
+from tests.reference.naive_sampler import (
+    NaiveAdaptive,
+    NaiveDeviation,
+    NaiveLastValue,
+    NaivePredictive,
+    NaivePrioritized,
+)
 
 TWINS = {
     "adaptive": (Adaptive(0.2, 50.0, 0.7, forget_every=5), lambda n: NaiveAdaptive(n, 0.2, 50.0, 0.7, 5)),
     "hard": (Adaptive(0.1, 1.0, 0.0, forget_every=9), lambda n: NaiveAdaptive(n, 0.1, 1.0, 0.0, 9)),
     "last value": (LastValue(0.2, memory=10), lambda n: NaiveLastValue(n, 0.2, 10)),
     "predictive": (Predictive(0.1, memory=30, refresh_every=5), lambda n: NaivePredictive(n, 0.1, 30, 5)),
+    "predictive, deviation": (
+        Predictive(0.1, forecast="deviation", memory=30, mean_memory=8, refresh_every=15),
+        lambda n: NaiveDeviation(n, 0.1, 30, 8, 15),
+    ),
     "prioritized": (Prioritized(), lambda n: NaivePrioritized(n, 0.6, 1e-6)),
 }
 

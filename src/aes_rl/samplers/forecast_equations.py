@@ -88,7 +88,7 @@ def _observed(
     weights = torch.where(is_observed, 1 / (size * probabilities), 0.0)
     sums = torch.stack([weights, weights * new_logs, weights * new_logs.square()], dim=-1).sum(dim=1)
     moments = keep * moments + sums
-    mean, variance = _mean_and_variance(moments)
+    mean, variance = mean_and_variance(moments)
 
     old_logs, old_seen = logs.gather(1, slots), seen.gather(1, slots)
     old_deviation = old_logs.double() - mean
@@ -113,7 +113,7 @@ def statistics_of(
     moments: Float[Tensor, "p 3"], pairs: Float[Tensor, "p ages 2"]
 ) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"], Float[Tensor, "p ages"]]:
     """Mean and variance of log d, and per age bucket the regression slope of new on old log d, clipped to [0, 1]."""
-    mean, variance = _mean_and_variance(moments)
+    mean, variance = mean_and_variance(moments)
     prior = PRIOR_PAIRS * variance.clamp(min=1e-12)
     slopes = pairs[..., 0] / (pairs[..., 1] + prior)
     return mean, variance, slopes.clamp(0, 1)
@@ -146,7 +146,7 @@ def forecast(
 @fused
 def prior_mass(moments: Float[Tensor, "p 3"]) -> Float[Tensor, "p 1"]:
     """√E[d] of a slot that was never observed."""
-    mean, variance = _mean_and_variance(moments)
+    mean, variance = mean_and_variance(moments)
     return mass_of(mean + 0.5 * variance)
 
 
@@ -161,7 +161,8 @@ def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
 
 
-def _mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
+def mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
+    """Mean and variance of log d; zero before the first observation."""
     total = moments[:, :1].clamp(min=1e-300)
     mean = moments[:, 1:2] / total
     return mean, (moments[:, 2:] / total - mean.square()).clamp(min=0)

@@ -54,7 +54,7 @@ def forecast(
 
 
 @njit(cache=True, inline="always")
-def _bucket(age):
+def bucket_of(age):
     """⌊log₂ age⌋, from the exponent of its floating-point form."""
     return min(max((np.float64(age).view(np.int64) >> 52) - 1023, 0), AGES - 1)
 
@@ -67,7 +67,8 @@ def _slope(pairs, bucket, variance):
 
 
 @njit(cache=True)
-def _mean_and_variance(moments):
+def mean_and_variance(moments):
+    """Mean and variance of log d of one member; zero before the first observation."""
     total = max(moments[0], 1e-300)
     mean = moments[1] / total
     return mean, max(moments[2] / total - mean * mean, 0.0)
@@ -81,7 +82,7 @@ def _mass(half_log):
 @njit(cache=True)
 def _forget(seen, moments, slots, masses):
     for member in range(slots.shape[0]):
-        mean, variance = _mean_and_variance(moments[member])
+        mean, variance = mean_and_variance(moments[member])
         for k in range(slots.shape[1]):
             seen[member, np.uint64(slots[member, k])] = 0
             masses[member, k] = _mass(0.5 * (mean + 0.5 * variance))
@@ -108,12 +109,12 @@ def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, no
                 moments[member, 0] += weight
                 moments[member, 1] += weight * new
                 moments[member, 2] += weight * new * new
-        mean, variance = _mean_and_variance(moments[member])
+        mean, variance = mean_and_variance(moments[member])
         for position in range(batch):
             slot = np.uint64(slots[member, position])
             if weights[position] > 0 and seen[member, slot] > 0:
                 old = float(logs[member, slot]) - mean
-                bucket = _bucket(now - seen[member, slot])
+                bucket = bucket_of(now - seen[member, slot])
                 pairs[member, bucket, 0] += weights[position] * old * (news[position] - mean)
                 pairs[member, bucket, 1] += weights[position] * old * old
         for position in range(batch):
@@ -128,14 +129,14 @@ def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, no
             log, slope = 0.0, 0.0
             if seen[member, slot] > 0:
                 log = float(logs[member, slot])
-                slope = slopes[_bucket(max(now - seen[member, slot], horizon))]
+                slope = slopes[bucket_of(max(now - seen[member, slot], horizon))]
             masses[member, position] = _mass(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope)))
 
 
 @njit(cache=True)
 def _forecast(logs, seen, moments, pairs, updates, masses):
     for member in range(logs.shape[0]):
-        mean, variance = _mean_and_variance(moments[member])
+        mean, variance = mean_and_variance(moments[member])
         unseen = _mass(0.5 * (mean + 0.5 * variance))
         starts, rises = np.empty(AGES), np.empty(AGES)
         for bucket in range(AGES):
@@ -146,5 +147,5 @@ def _forecast(logs, seen, moments, pairs, updates, masses):
             if seen[member, slot] == 0:
                 masses[member, slot] = unseen
             else:
-                bucket = _bucket(updates[0] - seen[member, slot])
+                bucket = bucket_of(updates[0] - seen[member, slot])
                 masses[member, slot] = _mass(starts[bucket] + rises[bucket] * float(logs[member, slot]))

@@ -1,32 +1,21 @@
 """Predictive selection: draw in proportion to the gradient norm that each slot is expected to have now.
 
-Per slot: the logarithm of the last observed squared norm, and the update that observed it. Per member: mean and
-variance of the logarithms and, for each age bucket (powers of two), the regression slope of a new logarithm on an old
-one. The statistics per member are importance-weighted, so that they describe the slots rather than the draws, and
-decay exponentially. The equations are in docs/samplers/predictive.md.
+The forecasts are in `forecasts.py`, their equations in docs/samplers/predictive.md.
 """
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Literal
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.backends import Forms
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
-from aes_rl.samplers import forecast_equations
-from aes_rl.samplers.forecast_equations import AGES
+from aes_rl.samplers.forecasts import AbstractForecast, DeviationForecast, ValueForecast
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Draw, Report, Signal
-
-_LOOPS = "aes_rl.samplers.forecast_loops"
-_OBSERVE = Forms(forecast_equations.observe, loops=f"{_LOOPS}:observe")
-_FORGET = Forms(forecast_equations.forget, loops=f"{_LOOPS}:forget")
-_FORECAST = Forms(forecast_equations.forecast, loops=f"{_LOOPS}:forecast")
 
 
 @dataclass(frozen=True)
@@ -44,23 +33,30 @@ class Predictive:
     influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
+    forecast: Literal["value", "deviation"] = "value"
+    """What is remembered of a slot: its last squared norm, or a running mean of how far its norms were from the mean of
+    all norms at the time. The second follows norms that all change together."""
+    mean_memory: int = 200
+    """Time constant, in updates, of the mean that deviations are measured from; only for forecast="deviation"."""
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
+        checks.choice("forecast", self.forecast, ("value", "deviation"))
         checks.count("memory", self.memory)
+        checks.count("mean_memory", self.mean_memory)
         checks.count("refresh_every", self.refresh_every)
         checks.choice("overwrite", self.overwrite, OVERWRITES)
         check_networks(self.networks, self.overwrite)
 
 
 class PredictiveRule(AbstractRule):
-    """m(i) = √E[d(i) | last observed d(i), its age]. No parameter depends on the scale of d."""
+    """m(i) = √E[d(i) | what was observed of slot i, its age]. No parameter depends on the scale of d."""
 
     config_type: ClassVar = Predictive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
     is_sequential = False
-    updates_options = ("memory", "refresh_every")
+    updates_options = ("memory", "mean_memory", "refresh_every")
 
     def __init__(self, config: Predictive, setting: Setting):
         self.config = config
@@ -69,7 +65,12 @@ class PredictiveRule(AbstractRule):
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
         # The mass of a drawn slot is used until the next forecast of all slots, so its mean age is half that period.
-        self.forecast = Forecast(setting, config.memory, horizon=max(1, config.refresh_every // 2))
+        horizon = max(1, config.refresh_every // 2)
+        self.forecast: AbstractForecast = (
+            ValueForecast(setting, config.memory, horizon)
+            if config.forecast == "value"
+            else DeviationForecast(setting, config.memory, config.mean_memory, horizon)
+        )
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -93,46 +94,8 @@ class PredictiveRule(AbstractRule):
 
     @override
     def slot_state(self) -> dict[str, Tensor]:
-        return {"logs": self.forecast.logs, "seen": self.forecast.seen}
+        return self.forecast.slot_state()
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        known = self.forecast
-        own = {"moments": known.moments, "pairs": known.pairs, "updates": known.updates}
-        return own | self.norms.state_dict()
-
-
-class Forecast:
-    """The expected squared gradient norm of every slot, for a slice of members."""
-
-    def __init__(self, setting: Setting, memory: int, horizon: int):
-        """Statistics decay over `memory` updates; a slot just drawn is forecast for `horizon` updates later."""
-        members, capacity, backend = setting.members, setting.capacity, setting.backend
-        self.logs = backend.zeros((members, capacity), torch.float32)
-        """Logarithm of the last observed squared norm."""
-        self.seen = backend.zeros((members, capacity), torch.int32)
-        """The update that last observed each slot, counted from 1; 0 if none did."""
-        self.moments = torch.zeros(members, 3, dtype=torch.float64, device=backend.device)
-        """Weighted sums of 1, log d and (log d)²."""
-        self.pairs = torch.zeros(members, AGES, 2, dtype=torch.float64, device=backend.device)
-        """Weighted sums of old · new and old · old per age bucket, where the mean is subtracted from both."""
-        self.updates = torch.zeros(1, dtype=torch.int64, device=backend.device)
-        self._keep, self._horizon = 1 - 1 / memory, horizon
-        parts = (self.logs, self.seen, self.moments, self.pairs, self.updates)
-        self._views = tuple(backend.view(part) for part in parts)
-        self._observe, self._forget, self._forecast = map(backend.form, (_OBSERVE, _FORGET, _FORECAST))
-
-    def observe(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-        """Learn from one update's norms; return the masses √E[d] of the drawn slots. Norms of zero are ignored."""
-        draw = report.draw
-        drawn = (draw.slots_view, draw.probabilities_view, draw.size)
-        return self._observe(*self._views, *drawn, squared_norms, report.is_current_view, self._keep, self._horizon)
-
-    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        """Mark slots that were just written as unobserved; return their masses."""
-        _, seen, moments, _, _ = self._views
-        return self._forget(seen, moments, slots)
-
-    def masses(self) -> Float[Tensor, "p N"]:
-        """The masses of all slots at their current ages."""
-        return self._forecast(*self._views)
+        return self.forecast.state_dict() | self.norms.state_dict()

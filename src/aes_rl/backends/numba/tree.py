@@ -20,6 +20,7 @@ NUMPY_TYPES: dict[torch.dtype, type[np.generic]] = {
     torch.float32: np.float32,
     torch.float64: np.float64,
     torch.int32: np.int32,
+    torch.uint8: np.uint8,
 }
 
 _CACHE_LINE, _HUGE_PAGE = 64, 2**21

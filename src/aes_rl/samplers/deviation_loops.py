@@ -1,0 +1,179 @@
+"""Forecasts of deviations as compiled CPU loops; the reference implementation is in `deviation_equations`."""
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
+
+import numpy as np
+import torch
+from numba import njit
+from numpy.typing import NDArray
+from torch import Tensor
+
+from aes_rl.backends.numba.prefetch import prefetch
+from aes_rl.samplers.deviation_equations import LEAST_GAIN, MOST_REPORTS, REPORTS
+from aes_rl.samplers.forecast_equations import AGES, LARGEST_LOG, PRIOR_PAIRS
+from aes_rl.samplers.forecast_loops import bucket_of, mean_and_variance
+from aes_rl.types import Counter
+
+Floats = NDArray[np.float64]
+
+
+def observe(
+    deviations: NDArray[np.float32],
+    since: NDArray[np.int32],
+    reports: NDArray[np.uint8],
+    moments: Floats,
+    sums: Floats,
+    updates: NDArray[np.int64],
+    slots: NDArray[np.int64],
+    probabilities: Floats,
+    size: Counter,
+    squared_norms: Tensor,
+    is_current: NDArray[np.bool_],
+    keep_moments: float,
+    keep_sums: float,
+    horizon: int,
+) -> Tensor:
+    """Update the moments, the regressions and the drawn slots; return the masses of the drawn slots."""
+    masses = np.empty(slots.shape)
+    lines = np.empty((REPORTS * AGES, 2))
+    norms = squared_norms.numpy()
+    updates[0] += 1
+    _observe(
+        deviations, since, reports, moments, sums, updates[0], slots, probabilities, size, norms, is_current,
+        keep_moments, keep_sums, horizon, lines, masses,
+    )  # fmt: skip
+    return torch.from_numpy(masses)
+
+
+def forget(
+    deviations: NDArray[np.float32],
+    since: NDArray[np.int32],
+    reports: NDArray[np.uint8],
+    moments: Floats,
+    sums: Floats,
+    updates: NDArray[np.int64],
+    slots: Tensor,
+    horizon: int,
+) -> Tensor:
+    """Reset slots just written to unreported; return their masses."""
+    masses = np.empty(slots.shape)
+    _forget(deviations, since, reports, moments, sums, updates[0], slots.numpy(), horizon, masses)
+    return torch.from_numpy(masses)
+
+
+def forecast(
+    deviations: NDArray[np.float32],
+    since: NDArray[np.int32],
+    reports: NDArray[np.uint8],
+    moments: Floats,
+    sums: Floats,
+    updates: NDArray[np.int64],
+) -> Tensor:
+    """The masses of all slots: one line per bucket, one exponential per slot."""
+    masses = np.empty(deviations.shape)
+    _forecast(deviations, since, reports, moments, sums, updates[0], np.empty((REPORTS * AGES, 2)), masses)
+    return torch.from_numpy(masses)
+
+
+@njit(cache=True, inline="always")
+def _bucket(reports, age):
+    by_reports = 0
+    if reports > 0:
+        by_reports = min(bucket_of(reports) + 1, REPORTS - 1)
+    return by_reports * AGES + bucket_of(age)
+
+
+@njit(cache=True)
+def _line(sums, mean, variance):
+    """Half of the intercept and half of the slope, as the mass needs them."""
+    total = sums[0] + PRIOR_PAIRS
+    known, new = sums[1] / total, sums[2] / total
+    prior = PRIOR_PAIRS * max(variance, 1e-12)
+    known_variance = (sums[3] + prior) / total - known * known
+    covariance = sums[4] / total - known * new
+    new_variance = (sums[5] + prior) / total - new * new
+    slope = min(max(covariance / max(known_variance, 1e-300), 0.0), 1.0)
+    residual = max(new_variance - 2 * slope * covariance + slope * slope * known_variance, 0.0)
+    return 0.5 * (mean + new - slope * known + 0.5 * residual), 0.5 * slope
+
+
+@njit(cache=True)
+def _fit(sums, mean, variance, lines):
+    for bucket in range(len(lines)):
+        lines[bucket] = _line(sums[bucket], mean, variance)
+
+
+@njit(cache=True, inline="always")
+def _mass(line, deviation):
+    return np.exp(min(max(line[0] + line[1] * deviation, -LARGEST_LOG), LARGEST_LOG))
+
+
+@njit(cache=True)
+def _forget(deviations, since, reports, moments, sums, now, slots, horizon, masses):
+    for member in range(slots.shape[0]):
+        mean, variance = mean_and_variance(moments[member])
+        line = _line(sums[member, bucket_of(horizon)], mean, variance)
+        for k in range(slots.shape[1]):
+            slot = np.uint64(slots[member, k])
+            deviations[member, slot], since[member, slot], reports[member, slot] = 0.0, now, 0
+            masses[member, k] = _mass(line, 0.0)
+
+
+@njit(cache=True)
+def _observe(
+    deviations, since, reports, moments, sums, now, slots, probabilities, size, norms, is_current,
+    keep_moments, keep_sums, horizon, lines, masses,
+):  # fmt: skip
+    batch = slots.shape[1]
+    logs, weights = np.empty(batch), np.empty(batch)
+    for member in range(slots.shape[0]):
+        moments[member] *= keep_moments
+        sums[member] *= keep_sums
+        for position in range(batch):
+            slot = np.uint64(slots[member, position])
+            prefetch(deviations[member], slot)
+            prefetch(since[member], slot)
+            prefetch(reports[member], slot)
+            norm = float(norms[member, position])
+            weights[position] = 0.0
+            if is_current[member, position] and norm > 0:
+                weights[position] = weight = 1 / (size * probabilities[member, position])
+                logs[position] = log = np.log(norm)
+                moments[member, 0] += weight
+                moments[member, 1] += weight * log
+                moments[member, 2] += weight * log * log
+        mean, variance = mean_and_variance(moments[member])
+        for position in range(batch):
+            weight = weights[position]
+            if weight > 0:
+                slot = np.uint64(slots[member, position])
+                known, new = float(deviations[member, slot]), logs[position] - mean
+                of_bucket = sums[member, _bucket(reports[member, slot], now - since[member, slot])]
+                of_bucket[0] += weight
+                of_bucket[1] += weight * known
+                of_bucket[2] += weight * new
+                of_bucket[3] += weight * known * known
+                of_bucket[4] += weight * known * new
+                of_bucket[5] += weight * new * new
+        for position in range(batch - 1, -1, -1):  # backwards: of a slot drawn twice, the last norm is kept
+            slot = np.uint64(slots[member, position])
+            if weights[position] > 0 and since[member, slot] < now:
+                known = float(deviations[member, slot])
+                gain = max(1 / (reports[member, slot] + 1), LEAST_GAIN)
+                deviations[member, slot] = known + gain * (logs[position] - mean - known)
+                since[member, slot] = now
+                reports[member, slot] = min(reports[member, slot] + 1, MOST_REPORTS)
+        _fit(sums[member], mean, variance, lines)
+        for position in range(batch):
+            slot = np.uint64(slots[member, position])
+            bucket = _bucket(reports[member, slot], max(now - since[member, slot], horizon))
+            masses[member, position] = _mass(lines[bucket], float(deviations[member, slot]))
+
+
+@njit(cache=True)
+def _forecast(deviations, since, reports, moments, sums, now, lines, masses):
+    for member in range(deviations.shape[0]):
+        mean, variance = mean_and_variance(moments[member])
+        _fit(sums[member], mean, variance, lines)
+        for slot in range(deviations.shape[1]):
+            bucket = _bucket(reports[member, slot], now - since[member, slot])
+            masses[member, slot] = _mass(lines[bucket], float(deviations[member, slot]))
