@@ -10,9 +10,11 @@ from numba import njit
 from aes_rl.backends.numba.prefetch import prefetch
 from aes_rl.streams import FIRST, GOLDEN, SECOND
 
-FAN_OUT = 16
-"""Children of a tree node: two cache lines of float64."""
-_FAN_OUT = np.uint64(FAN_OUT)  # unsigned indices avoid a check for negative indices in the compiled code
+LEAVES, FAN_OUT = 16, 4
+"""Slots per lowest node of the tree, two cache lines of float64, and children of every other node."""
+# Unsigned indices avoid a check for negative indices in the compiled code.
+_LEAVES, _FAN_OUT = np.uint64(LEAVES), np.uint64(FAN_OUT)
+_ONE, _TWO, _THREE = np.uint64(1), np.uint64(2), np.uint64(3)
 _LINE = 16
 """Numbers of float32 in a cache line."""
 _AHEAD = 12
@@ -44,15 +46,14 @@ def uniform(keys, counter, count):
 
 
 @njit(cache=True, inline="always")
-def _quarter_sum(row, start):
-    return (row[start] + row[start + np.uint64(1)]) + (row[start + np.uint64(2)] + row[start + np.uint64(3)])
+def _sum_of_four(row, start):
+    return (row[start] + row[start + _ONE]) + (row[start + _TWO] + row[start + _THREE])
 
 
 @njit(cache=True, inline="always")
-def _group_sum(row, start):
-    """The sum of a node's children, quarter by quarter."""
-    lower = _quarter_sum(row, start) + _quarter_sum(row, start + np.uint64(4))
-    return lower + (_quarter_sum(row, start + np.uint64(8)) + _quarter_sum(row, start + np.uint64(12)))
+def _sum_of_leaves(row, start):
+    lower = _sum_of_four(row, start) + _sum_of_four(row, start + _FAN_OUT)
+    return lower + (_sum_of_four(row, start + _TWO * _FAN_OUT) + _sum_of_four(row, start + _THREE * _FAN_OUT))
 
 
 @njit(cache=True)
@@ -60,13 +61,17 @@ def sum_groups(tree, offsets, first_member, last_member):
     """Recompute all parents of some members. `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0."""
     for member in range(first_member, last_member):
         for level in range(1, offsets.shape[0]):
-            _sum_level(tree[member], np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
+            _sum_level(tree[member], level, np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
 
 
 @njit(cache=True)
-def _sum_level(row, below, first):
-    for group in range((first - below) // _FAN_OUT):
-        row[first + np.uint64(group)] = _group_sum(row, below + np.uint64(group) * _FAN_OUT)
+def _sum_level(row, level, below, first):
+    if level == 1:
+        for group in range((first - below) // _LEAVES):
+            row[first + np.uint64(group)] = _sum_of_leaves(row, np.uint64(group) * _LEAVES)
+    else:
+        for group in range((first - below) // _FAN_OUT):
+            row[first + np.uint64(group)] = _sum_of_four(row, below + np.uint64(group) * _FAN_OUT)
 
 
 @njit(cache=True)
@@ -75,23 +80,26 @@ def write_masses(tree, offsets, first_member, slots, masses):
 
     Returns False, and writes nothing, if a mass is not finite and positive.
     """
+    batch = slots.shape[1]
     for member in range(slots.shape[0]):
-        for position in range(slots.shape[1]):
+        for position in range(batch):
             if not 0.0 < masses[member, position] < np.inf:
                 return False
     for member in range(slots.shape[0]):
         row = tree[first_member + member]
-        batch = slots.shape[1]
         for position in range(batch):
-            row[slots[member, position]] = masses[member, position]
-        for level in range(1, offsets.shape[0]):
+            row[np.uint64(slots[member, position])] = masses[member, position]
+        for position in range(batch):
+            group = np.uint64(slots[member, position]) // _LEAVES
+            row[np.uint64(offsets[1]) + group] = _sum_of_leaves(row, group * _LEAVES)
+        for level in range(2, offsets.shape[0]):
             below, first = np.uint64(offsets[level - 1]), np.uint64(offsets[level])
             if (first - below) // _FAN_OUT <= np.uint64(batch):
-                _sum_level(row, below, first)
+                _sum_level(row, level, below, first)
                 continue
             for position in range(batch):
-                group = np.uint64(slots[member, position]) >> np.uint64(4 * level)
-                row[first + group] = _group_sum(row, below + group * _FAN_OUT)
+                group = np.uint64(slots[member, position]) >> np.uint64(2 * level + 2)
+                row[first + group] = _sum_of_four(row, below + group * _FAN_OUT)
     return True
 
 
@@ -123,25 +131,30 @@ def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
 def _descend(row, offsets, remainder, node):
     """Descend from the root to the leaf at which the cumulative mass reaches `remainder`, for every draw.
 
-    Both cache lines of the next group are requested one level ahead.
+    The cache lines of the next group are requested one level ahead.
     """
-    for level in range(offsets.shape[0] - 2, -1, -1):
-        first, below = np.uint64(offsets[level]), np.uint64(offsets[max(level - 1, 0)])
+    for level in range(offsets.shape[0] - 2, 0, -1):
+        first, below = np.uint64(offsets[level]), np.uint64(offsets[level - 1])
+        next_group = _FAN_OUT if level > 1 else _LEAVES
         for position in range(node.shape[0]):
-            parent = np.uint64(node[position])
-            start = first + parent * _FAN_OUT
+            start = first + np.uint64(node[position]) * _FAN_OUT
             child, remainder[position] = _child(row, start, remainder[position])
             if row[start + child] == 0.0:
-                child = _last_with_mass(row, start)
-            node[position] = chosen = parent * _FAN_OUT + child
-            if level > 0:
-                prefetch(row, below + chosen * _FAN_OUT)
-                prefetch(row, below + chosen * _FAN_OUT + np.uint64(8))
+                child = _last_with_mass(row, start, FAN_OUT)
+            node[position] = chosen = start - first + child
+            prefetch(row, below + chosen * next_group)
+            prefetch(row, below + chosen * next_group + next_group - _ONE)
+    for position in range(node.shape[0]):
+        start = np.uint64(node[position]) * _LEAVES
+        leaf, remainder[position] = _leaf(row, start, remainder[position])
+        if row[start + leaf] == 0.0:
+            leaf = _last_with_mass(row, start, LEAVES)
+        node[position] = start + leaf
 
 
 @njit(cache=True)
-def _last_with_mass(row, start):
-    for child in range(FAN_OUT - 1, 0, -1):
+def _last_with_mass(row, start, count):
+    for child in range(count - 1, 0, -1):
         if row[start + np.uint64(child)] > 0.0:
             return np.uint64(child)
     return np.uint64(0)
@@ -149,21 +162,23 @@ def _last_with_mass(row, start):
 
 @njit(cache=True, inline="always")
 def _child(row, start, wanted):
-    """The child at which the cumulative mass reaches `wanted`, and the remainder: first the quarter, then the child.
+    """The child at which the cumulative mass reaches `wanted`, and the remainder.
 
     If rounding makes `wanted` exceed the sum of the group, it is the last child, which may be empty.
     """
-    one, two = np.uint64(1), np.uint64(2)
-    first = _quarter_sum(row, start)
-    second = first + _quarter_sum(row, start + np.uint64(4))
-    third = second + _quarter_sum(row, start + np.uint64(8))
-    quarter, wanted = _passed(wanted, first, second, third)
-    start += quarter << two
     first = row[start]
-    second = first + row[start + one]
-    third = second + row[start + two]
-    child, wanted = _passed(wanted, first, second, third)
-    return (quarter << two) + child, wanted
+    second = first + row[start + _ONE]
+    return _passed(wanted, first, second, second + row[start + _TWO])
+
+
+@njit(cache=True, inline="always")
+def _leaf(row, start, wanted):
+    """As `_child` for the lowest nodes: first the quarter, then the leaf."""
+    first = _sum_of_four(row, start)
+    second = first + _sum_of_four(row, start + _FAN_OUT)
+    quarter, wanted = _passed(wanted, first, second, second + _sum_of_four(row, start + _TWO * _FAN_OUT))
+    leaf, wanted = _child(row, start + quarter * _FAN_OUT, wanted)
+    return quarter * _FAN_OUT + leaf, wanted
 
 
 @njit(cache=True, inline="always")
