@@ -103,28 +103,32 @@ def write_masses(tree, offsets, first_member, slots, masses):
     return True
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def draw_mixture(tree, offsets, floor, size, uniforms, slots, probabilities):
     """Draw from (1−κ)·m(i)/Σm + κ/n; one uniform per draw is used for both parts."""
     batch = uniforms.shape[1]
-    remainder = np.empty(batch)
-    node = np.empty(batch, np.int64)
+    remainder, node, descending = np.empty(batch), np.empty(batch, np.int64), np.empty(batch, np.int64)
     for member in range(uniforms.shape[0]):
         row = tree[member]
         kappa = floor[member, 0]
         total = row[offsets[-1]]
-        node[:] = 0
-        if kappa < 1.0:
-            for position in range(batch):
-                remainder[position] = (uniforms[member, position] - kappa) / (1.0 - kappa) * total
-            _descend(row, offsets, remainder, node)
+        count = 0
         for position in range(batch):
             u = uniforms[member, position]
-            slot = np.int64(u / kappa * size) if u < kappa else node[position]
-            slot = min(slot, size - 1)
-            slots[member, position] = slot
-            share = row[slot] / total * (1.0 - kappa) if kappa < 1.0 else 0.0
-            probabilities[member, position] = share + kappa / size
+            if u < kappa:
+                slots[member, position] = slot = min(np.int64(u / kappa * size), size - 1)
+                prefetch(row, np.uint64(slot))
+            else:
+                remainder[count] = (u - kappa) / (1.0 - kappa) * total
+                node[count] = 0
+                descending[count] = position
+                count += 1
+        _descend(row, offsets, remainder[:count], node[:count])
+        for number in range(count):
+            slots[member, descending[number]] = min(node[number], size - 1)
+        for position in range(batch):
+            mass = row[np.uint64(slots[member, position])]
+            probabilities[member, position] = mass / total * (1.0 - kappa) + kappa / size
 
 
 @njit(cache=True)
@@ -227,7 +231,7 @@ def _any_but(capacity, keep, placed, u):
     return min(slot, capacity - 1)
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def inverse_probabilities(probabilities, size, weights):
     """1/(n·p(i))."""
     for member in range(probabilities.shape[0]):
