@@ -57,11 +57,27 @@ def _sum_of_leaves(row, start):
 
 
 @njit(cache=True)
-def sum_groups(tree, offsets, first_member, last_member):
-    """Recompute all parents of some members. `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0."""
-    for member in range(first_member, last_member):
+def refill(tree, offsets, first_member, masses):
+    """Write the first leaves of some members and recompute all their parents.
+
+    `tree` is [P, nodes], level k starts at `offsets[k]`, leaves at 0.
+    """
+    for member in range(masses.shape[0]):
+        row = tree[first_member + member]
+        for slot in range(masses.shape[1]):
+            row[slot] = masses[member, slot]
         for level in range(1, offsets.shape[0]):
-            _sum_level(tree[member], level, np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
+            _sum_level(row, level, np.uint64(offsets[level - 1]), np.uint64(offsets[level]))
+
+
+@njit(cache=True)
+def are_sound(masses):
+    """Whether all masses are finite and positive."""
+    sound = True
+    for member in range(masses.shape[0]):
+        for slot in range(masses.shape[1]):
+            sound &= (masses[member, slot] > 0.0) & (masses[member, slot] < np.inf)
+    return sound
 
 
 @njit(cache=True)
@@ -75,20 +91,22 @@ def _sum_level(row, level, below, first):
 
 
 @njit(cache=True)
-def write_masses(tree, offsets, first_member, slots, masses):
+def write_masses(tree, offsets, first_member, slots, masses, kept):
     """Write leaves in order, so that the last mass of a repeated slot is used, then recompute their parents.
 
-    Returns False, and writes nothing, if a mass is not finite and positive.
+    Only masses where `kept` is true are written. Returns False, and writes nothing, if one of them is not finite and
+    positive.
     """
     batch = slots.shape[1]
     for member in range(slots.shape[0]):
         for position in range(batch):
-            if not 0.0 < masses[member, position] < np.inf:
+            if kept[member, position] and not 0.0 < masses[member, position] < np.inf:
                 return False
     for member in range(slots.shape[0]):
         row = tree[first_member + member]
         for position in range(batch):
-            row[np.uint64(slots[member, position])] = masses[member, position]
+            if kept[member, position]:
+                row[np.uint64(slots[member, position])] = masses[member, position]
         for position in range(batch):
             group = np.uint64(slots[member, position]) // _LEAVES
             row[np.uint64(offsets[1]) + group] = _sum_of_leaves(row, group * _LEAVES)

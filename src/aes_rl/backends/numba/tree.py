@@ -2,10 +2,11 @@
 
 import math
 import mmap
+from functools import cache
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
@@ -53,19 +54,15 @@ class NumbaTree(AbstractSumTree[Numbers]):
         return self._totals
 
     @override
-    def write(
-        self, members: slice, slots: Numbers, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
-    ) -> None:
-        if kept is not None:
-            # All repetitions of a slot have the same `kept`, which says whether it was overwritten since the draw.
-            masses = torch.where(kept, masses, self.masses[members].gather(1, torch.from_numpy(slots)))
-        if not loops.write_masses(self.nodes, self.offsets, members.start, slots, masses.numpy()):
-            raise UserError(unsound_mass(masses, members.start))
+    def write(self, members: slice, slots: Numbers, masses: Numbers | Tensor, kept: Numbers | None = None) -> None:
+        masses = as_array(masses)
+        kept = all_true(*slots.shape) if kept is None else kept
+        if not loops.write_masses(self.nodes, self.offsets, members.start, slots, masses, kept):
+            raise UserError(unsound_mass(torch.from_numpy(np.where(kept, masses, 1.0)), members.start))
 
     @override
-    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
-        self.masses[members, : masses.shape[1]] = masses
-        loops.sum_groups(self.nodes, self.offsets, members.start, members.stop)
+    def refill(self, members: slice, masses: Numbers | Tensor) -> None:
+        loops.refill(self.nodes, self.offsets, members.start, as_array(masses))
 
     @override
     def draw(self, uniforms: Numbers, floor: Numbers, size: Counter) -> tuple[Numbers, Numbers]:
@@ -73,6 +70,17 @@ class NumbaTree(AbstractSumTree[Numbers]):
         probabilities = np.empty(uniforms.shape)
         loops.draw_mixture(self.nodes, self.offsets, floor, size, uniforms, slots, probabilities)
         return slots, probabilities
+
+
+def as_array(values: Tensor | Numbers) -> Numbers:
+    """The array that shares its memory with a tensor."""
+    return values.numpy() if isinstance(values, Tensor) else values
+
+
+@cache
+def all_true(members: int, batch: int) -> NDArray[np.bool_]:
+    """An array of ones, which is shared: do not write to it."""
+    return np.ones((members, batch), np.bool_)
 
 
 def zeros(shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
