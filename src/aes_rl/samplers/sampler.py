@@ -48,6 +48,8 @@ class Sampler:
             checks.count("total_updates", total_updates)
         checks.choice("dtype", dtype, (torch.float32, torch.float64))
         self.configs = tuple(map(resolve, _listed(configs)))
+        self.members = len(self.configs)
+        """Number of members."""
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
@@ -66,11 +68,6 @@ class Sampler:
         """The smallest slice that contains all members that need gradient norms; None if there are none."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
-
-    @property
-    def members(self) -> int:
-        """Number of members."""
-        return len(self.configs)
 
     @property
     def rules(self) -> tuple[AbstractRule, ...]:

@@ -23,7 +23,6 @@ class NumbaBackend(AbstractBackend[Numbers]):
 
     name = "numba"
     device = torch.device("cpu")
-    uniform = staticmethod(loops.uniform)
 
     @override
     def counter(self) -> int:
@@ -44,6 +43,12 @@ class NumbaBackend(AbstractBackend[Numbers]):
         module, _, function = forms.loops.partition(":")
         compiled: Callable[..., Result] = getattr(import_module(module), function)
         return compiled
+
+    @override
+    def uniform(self, keys: Numbers, counter: Counter, count: int) -> Numbers:
+        numbers = np.empty((len(keys), count))
+        loops.uniform(keys, counter, numbers)
+        return numbers
 
     @override
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Numbers, bool]:

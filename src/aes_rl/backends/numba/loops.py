@@ -33,16 +33,14 @@ def _mix(x):
 
 
 @njit(cache=True)
-def uniform(keys, counter, count):
-    """The numbers of `Streams.uniform`, [P, count]."""
-    out = np.empty((keys.shape[0], count))
+def uniform(keys, counter, out):
+    """Fill [P, count] with the numbers of `Streams.uniform`."""
     for member in range(out.shape[0]):
         state = _mix(np.uint64(keys[member]) + np.uint64(counter) * _GOLDEN)
         for element in range(out.shape[1]):
             state += _GOLDEN
             upper = _mix(state) >> np.uint64(12)
             out[member, element] = (2 * np.int64(upper) + 1) * 2.0**-53
-    return out
 
 
 @njit(cache=True, inline="always")
