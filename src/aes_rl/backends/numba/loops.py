@@ -211,40 +211,61 @@ def _passed(wanted, first, second, third):
     return count, wanted - mark
 
 
-@njit(cache=True)
+@njit(cache=True, error_model="numpy")
 def place(tree, offsets, floor, kinds, clock, stamps, uniforms, slots):
     """Choose K distinct slots per member and stamp them: append until the buffer is full, then overwrite."""
     capacity = stamps.shape[1]
-    members, count = slots.shape
-    kept = np.empty((members, count), np.int64)
-    if clock + count > capacity and np.any(kinds == ADAPTIVE):
-        chances = np.empty((members, count))
-        draw_mixture(tree, offsets, floor, min(clock, capacity), uniforms[:, :count], kept, chances)
-    for member in range(members):
+    count = slots.shape[1]
+    taken, remainder, node = np.empty(count, np.int64), np.empty(1), np.empty(1, np.int64)
+    for member in range(slots.shape[0]):
         for k in range(count):
             slot = (clock + k) % capacity
             if clock + k >= capacity and kinds[member] != FIFO:
-                keep = kept[member, k] if kinds[member] == ADAPTIVE else -1
-                slot = _any_but(capacity, keep, slots[member, :k], uniforms[member, count + k])
+                keep = -1
+                if kinds[member] == ADAPTIVE:
+                    size, kappa, u = min(clock, capacity), floor[member, 0], uniforms[member, k]
+                    keep = _draw_one(tree[member], offsets, kappa, size, u, remainder, node)
+                slot = _any_but(capacity, keep, taken, k, uniforms[member, count + k])
             slots[member, k] = slot
             stamps[member, slot] = clock + k + 1
+            _insert(taken, k, slot)
+
+
+@njit(cache=True, error_model="numpy")
+def _draw_one(row, offsets, kappa, size, u, remainder, node):
+    """One draw of `draw_mixture`; `remainder` and `node` are memory for one number each."""
+    if u < kappa:
+        return min(np.int64(u / kappa * size), size - 1)
+    remainder[0], node[0] = (u - kappa) / (1.0 - kappa) * row[offsets[-1]], 0
+    _descend(row, offsets, remainder, node)
+    return min(node[0], size - 1)
 
 
 @njit(cache=True)
-def _any_but(capacity, keep, placed, u):
-    """A uniform slot, excluding `keep` (−1 for none) and those just placed."""
-    is_placed = False
-    for slot in placed:
-        is_placed = is_placed or slot == keep
-    taken = np.empty(placed.shape[0] + 1, np.int64)
-    taken[:-1] = placed
-    taken[-1] = capacity if keep < 0 or is_placed else keep
-    taken.sort()
-    free = max(capacity - np.sum(taken < capacity), 1)
+def _any_but(capacity, keep, taken, count, u):
+    """A uniform slot, excluding `keep` (−1 for none) and the first `count` of `taken`, in increasing order."""
+    for number in range(count):
+        if taken[number] == keep:
+            keep = -1
+    free = max(capacity - count - (keep >= 0), 1)
     slot = min(np.int64(u * free), free - 1)
-    for other in taken:
-        slot += slot >= other
+    for number in range(count):
+        if 0 <= keep < taken[number]:
+            slot += slot >= keep
+            keep = -1
+        slot += slot >= taken[number]
+    if keep >= 0:
+        slot += slot >= keep
     return min(slot, capacity - 1)
+
+
+@njit(cache=True)
+def _insert(taken, count, slot):
+    """Insert a slot into the first `count` of `taken`, which stay in increasing order."""
+    while count > 0 and taken[count - 1] > slot:
+        taken[count] = taken[count - 1]
+        count -= 1
+    taken[count] = slot
 
 
 @njit(cache=True, error_model="numpy")
