@@ -5,6 +5,7 @@ import torch
 
 from aes_rl import Predictive, Signals
 from aes_rl.samplers.sampler import Sampler
+from aes_rl.types import as_tensor
 
 SLOTS, BATCH, KEEP = 12, 5, 1 - 1 / 1000
 
@@ -30,7 +31,10 @@ def test_every_network_is_divided_by_its_weighted_mean(backend) -> None:
     rule = sampler.rules[0]
     seen = []
     original = rule.forecast.observe
-    rule.forecast.observe = lambda report, norms: (seen.append((report, norms.clone())), original(report, norms))[1]
+    rule.forecast.observe = lambda report, norms: (
+        seen.append((report, as_tensor(norms).clone())),
+        original(report, norms),
+    )[1]
     generator = torch.Generator().manual_seed(0)
 
     def uniforms(count):

@@ -14,7 +14,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class AdaptiveRule(AbstractRule):
         self.live = torch.zeros(1, dtype=torch.int64, device=setting.backend.device)
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         if self.has_own_nu:
             self.live.copy_(torch.maximum(self.live, slots.max() + 1))  # live slots are the first ones
         if self.config.inherit:
@@ -89,7 +89,7 @@ class AdaptiveRule(AbstractRule):
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
         return self.accumulator.add(report, self.norms.of(report))
 
     @override

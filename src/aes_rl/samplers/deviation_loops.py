@@ -2,7 +2,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -26,22 +25,21 @@ def observe(
     slots: NDArray[np.int64],
     probabilities: Floats,
     size: Counter,
-    squared_norms: Tensor,
+    norms: NDArray[np.floating],
     is_current: NDArray[np.bool_],
     keep_moments: float,
     keep_sums: float,
     horizon: int,
-) -> Tensor:
+) -> Floats:
     """Update the moments, the regressions and the drawn slots; return the masses of the drawn slots."""
     masses = np.empty(slots.shape)
     lines = np.empty((REPORTS * AGES, 2))
-    norms = squared_norms.numpy()
     updates[0] += 1
     _observe(
         deviations, since, reports, moments, sums, updates[0], slots, probabilities, size, norms, is_current,
         keep_moments, keep_sums, horizon, lines, masses,
     )  # fmt: skip
-    return torch.from_numpy(masses)
+    return masses
 
 
 def forget(
@@ -53,11 +51,11 @@ def forget(
     updates: NDArray[np.int64],
     slots: Tensor,
     horizon: int,
-) -> Tensor:
+) -> Floats:
     """Reset slots just written to unreported; return their masses."""
     masses = np.empty(slots.shape)
     _forget(deviations, since, reports, moments, sums, updates[0], slots.numpy(), horizon, masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 def forecast(
@@ -67,11 +65,11 @@ def forecast(
     moments: Floats,
     sums: Floats,
     updates: NDArray[np.int64],
-) -> Tensor:
+) -> Floats:
     """The masses of all slots: one line per bucket, one exponential per slot."""
     masses = np.empty(deviations.shape)
     _forecast(deviations, since, reports, moments, sums, updates[0], np.empty((REPORTS * AGES, 2)), masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 @njit(cache=True, inline="always")

@@ -14,7 +14,7 @@ from typing_extensions import override
 from aes_rl.backends import Forms
 from aes_rl.samplers import deviation_equations, forecast_equations
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import Report
+from aes_rl.types import Array, Report
 
 _VALUE_LOOPS, _DEVIATION_LOOPS = "aes_rl.samplers.forecast_loops", "aes_rl.samplers.deviation_loops"
 _OBSERVE_VALUE = Forms(forecast_equations.observe, loops=f"{_VALUE_LOOPS}:observe")
@@ -29,15 +29,15 @@ class AbstractForecast(ABC):
     """The expected squared gradient norm of every slot. Masses are its roots."""
 
     @abstractmethod
-    def observe(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    def observe(self, report: Report, squared_norms: Float[Array, "p B"]) -> Float[Array, "p B"]:
         """Learn from one update's norms; return the masses √E[d] of the drawn slots. Norms of zero are ignored."""
 
     @abstractmethod
-    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         """Mark slots that were just written as unobserved; return their masses."""
 
     @abstractmethod
-    def masses(self) -> Float[Tensor, "p N"]:
+    def masses(self) -> Float[Array, "p N"]:
         """The masses of all slots at their current ages."""
 
     @abstractmethod
@@ -71,18 +71,18 @@ class ValueForecast(AbstractForecast):
         self._observe, self._forget, self._forecast = map(backend.form, forms)
 
     @override
-    def observe(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    def observe(self, report: Report, squared_norms: Float[Array, "p B"]) -> Float[Array, "p B"]:
         draw = report.draw
         drawn = (draw.slots_view, draw.probabilities_view, draw.size)
         return self._observe(*self._views, *drawn, squared_norms, report.is_current_view, self._keep, self._horizon)
 
     @override
-    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         _, seen, moments, _, _ = self._views
         return self._forget(seen, moments, slots)
 
     @override
-    def masses(self) -> Float[Tensor, "p N"]:
+    def masses(self) -> Float[Array, "p N"]:
         return self._forecast(*self._views)
 
     @override
@@ -115,17 +115,17 @@ class DeviationForecast(AbstractForecast):
         self._observe, self._forget, self._forecast = map(backend.form, forms)
 
     @override
-    def observe(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    def observe(self, report: Report, squared_norms: Float[Array, "p B"]) -> Float[Array, "p B"]:
         draw = report.draw
         drawn = (draw.slots_view, draw.probabilities_view, draw.size)
         return self._observe(*self._views, *drawn, squared_norms, report.is_current_view, *self._keeps, self._horizon)
 
     @override
-    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self._forget(*self._views, slots, self._horizon)
 
     @override
-    def masses(self) -> Float[Tensor, "p N"]:
+    def masses(self) -> Float[Array, "p N"]:
         return self._forecast(*self._views)
 
     @override

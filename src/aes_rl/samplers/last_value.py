@@ -13,7 +13,7 @@ from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Draw, Report, Signal, as_tensor
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LastValueRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        norms = self.norms.of(report)
+        norms = as_tensor(self.norms.of(report))
         weights = weighting.unbiased(report.draw, self.setting.backend, torch.float64)
         moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)

@@ -12,7 +12,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,11 @@ class NaiveRule(AbstractRule):
         self.accumulator = Accumulator(setting, config.nu)
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
         return self.accumulator.add(report, self.norms.of(report))
 
     @override

@@ -11,7 +11,7 @@ from aes_rl.backends import Forms, fused
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import CRITIC, Report
+from aes_rl.types import CRITIC, Array, Report
 
 Networks = Literal["balanced", "separate"] | tuple[str, ...] | None
 """How the networks' norms form the signal: None is their sum, a tuple of names the sum over these networks, "balanced"
@@ -48,38 +48,29 @@ class NetworkNorms:
         self._backend = setting.backend
         self._sums = torch.zeros(setting.members, 1 + _MOST, dtype=torch.float64, device=setting.backend.device)
         """Weighted sums of 1 and of each network's norm over the draws, with exponential decay."""
+        self._view = setting.backend.view(self._sums)
         self._balance = setting.backend.form(_BALANCE)
 
-    def of(self, report: Report) -> Float[Tensor, "p B"]:
-        """d(i) of every drawn slot."""
-        reported = report.signals.gradient_norm
+    def of(self, report: Report) -> Float[Array, "p B"]:
+        """d(i) of every drawn slot, in the form that the backend's loops take."""
+        reported = {name: report.norm_views[name] for name in report.signals.gradient_norm}
         if self._networks == "balanced":
             if len(reported) > _MOST:
                 raise UserError(f"{len(reported)} networks reported gradient norms; 'balanced' takes at most {_MOST}")
             weights = weighting.unbiased(report.draw, self._backend, torch.float64)
             # The critics come first, so that the others keep their places where an actor is not trained every time.
             norms = [reported[name] for name in sorted(reported, key=lambda name: (name != CRITIC, name))]
-            return self._balance(self._sums, weights, report.is_current_view, norms, 1 - 1 / _MEMORY)
+            return self._balance(self._view, weights, report.is_current_view, norms, 1 - 1 / _MEMORY)
         chosen = self._networks if isinstance(self._networks, tuple) else tuple(reported)
         for name in chosen:
             if name not in reported:
                 raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
         norms = [reported[name] for name in chosen]
-        return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
+        return norms[0] if len(norms) == 1 else self._backend.total(norms)
 
     def state_dict(self) -> dict[str, Tensor]:
         """The tensors that change over time."""
         return {"network_sums": self._sums} if self._networks == "balanced" else {}
-
-
-def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-    total, *others = norms
-    for other in others:
-        total = total.double() + other  # the sum of two large float32 numbers may overflow float32
-    return total
-
-
-_total_on_gpu = fused(_total)
 
 
 def _balanced(

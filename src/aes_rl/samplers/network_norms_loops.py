@@ -2,20 +2,25 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
 
 
-def balance(sums: Tensor, weights: Tensor, is_current: NDArray[np.bool_], norms: list[Tensor], keep: float) -> Tensor:
+def balance(
+    sums: NDArray[np.float64],
+    weights: Tensor,
+    is_current: NDArray[np.bool_],
+    norms: list[NDArray[np.floating]],
+    keep: float,
+) -> NDArray[np.float64]:
     """Update the networks' means with a report; return the sum of the norms, each divided by its network's mean."""
     total = np.zeros(weights.shape)
-    means, own_weights = sums.numpy(), weights.numpy()
-    _count(means, own_weights, is_current, keep)
+    own_weights = weights.numpy()
+    _count(sums, own_weights, is_current, keep)
     for number, norm in enumerate(norms, start=1):
-        _add_share(means, number, own_weights, is_current, norm.numpy(), total)
-    return torch.from_numpy(total)
+        _add_share(sums, number, own_weights, is_current, norm, total)
+    return total
 
 
 @njit(cache=True)

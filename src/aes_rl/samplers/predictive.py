@@ -15,7 +15,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.forecasts import AbstractForecast, DeviationForecast, ValueForecast
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ class PredictiveRule(AbstractRule):
         )
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self.forecast.forget(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
         return self.forecast.observe(report, self.norms.of(report))
 
     @override
@@ -85,7 +85,7 @@ class PredictiveRule(AbstractRule):
         return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
-    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+    def advance(self, update_step: int) -> Float[Array, "p N"] | None:
         """Forecast all slots every `refresh_every` updates and, before the first of these, after updates 1, 2, 4, …."""
         is_early = update_step < self.config.refresh_every and update_step.bit_count() == 1
         if is_early or update_step % self.config.refresh_every == 0:
