@@ -33,7 +33,7 @@ class Group:
         self._members = list(members)
         self._data = data
         self._environments = [simulator.make(task) for _ in self._members]
-        self._stepper = make_stepper(task, self._environments, data, self._members, self._members)
+        self._stepper = make_stepper(task, self._environments, data, self._members)
         self.reset(seeds)
 
     def reset(self, seeds: Sequence[int]) -> None:

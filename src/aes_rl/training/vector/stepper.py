@@ -21,6 +21,8 @@ class AbstractStepper(ABC):
 
     returns: NDArray[np.float64]
     """Return so far of every environment's episode."""
+    members: Sequence[int]
+    """Every environment's member; error messages name it."""
 
     @abstractmethod
     def step(self) -> bool:
@@ -48,18 +50,19 @@ class GymnasiumStepper(AbstractStepper):
         environments: Sequence[Environment],
         data: StepData[NDArray[np.float32]],
         rows: Sequence[int],
-        members: Sequence[int],
     ):
-        """With the row of the step data, and the number of the member in error messages, of every environment."""
-        self._all = list(zip(range(len(environments)), environments, rows, members, strict=True))
-        self._selected, self._data = self._all, data
+        """With the row of the step data of every environment."""
+        self._environments, self._data, self._rows = environments, data, rows
+        self._selected: Sequence[int] = range(len(environments))
+        self.members = rows
         self._middle, self._half_width = simulator.action_scale(environments[0])
         self.returns = np.zeros(len(environments))
 
     @override
     def step(self) -> bool:
         data, has_ended = self._data, False
-        for position, environment, row, member in self._selected:
+        for position in self._selected:
+            environment, row, member = self._environments[position], self._rows[position], self.members[position]
             action = self._middle + self._half_width * data.action[row]
             try:
                 observation, reward, terminated, truncated, _ = environment.step(action)
@@ -79,7 +82,7 @@ class GymnasiumStepper(AbstractStepper):
 
     @override
     def select(self, positions: Sequence[int]) -> None:
-        self._selected = [self._all[position] for position in positions]
+        self._selected = positions
 
 
 def make_stepper(
@@ -87,9 +90,8 @@ def make_stepper(
     environments: Sequence[Environment],
     data: StepData[NDArray[np.float32]],
     rows: Sequence[int],
-    members: Sequence[int],
 ) -> AbstractStepper:
-    """The fastest stepper for a task's environments, with rows and members as in `GymnasiumStepper`."""
+    """The fastest stepper for a task's environments, each with its row of the step data."""
     if simulator.mujoco_environment_of(environments[0]) is not None:
         with suppress(ImportError):  # no Numba, or a MuJoCo whose C library cannot be called
             from aes_rl.training.vector.compiled.verification import compiled_stepper
@@ -97,7 +99,7 @@ def make_stepper(
             compiled = compiled_stepper(task, environments, data, rows)
             if compiled is not None:
                 return compiled
-    return GymnasiumStepper(environments, data, rows, members)
+    return GymnasiumStepper(environments, data, rows)
 
 
 def as_observation(observation: object, size: int, member: int) -> NDArray[np.generic]:

@@ -12,7 +12,7 @@ from pathlib import Path
 import mujoco  # loads the library
 import numpy as np
 from llvmlite import binding
-from numba import carray, njit, types
+from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
 
 _FUNCTIONS = ("mj_step", "mj_rnePostConstraint")

@@ -19,7 +19,6 @@ from aes_rl.training.vector.compiled.libmujoco import (
     mj_step,
 )
 
-_COMPILED = {"cache": True, "error_model": "numpy"}
 _CLIP = 10.0
 """Largest velocity in the observations of Hopper, Walker2d and InvertedDoublePendulum."""
 _MOST_ANGLE = 0.2
@@ -30,7 +29,7 @@ MOST_SUMMED = 128
 """NumPy sums longer vectors in another order."""
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def sum_of_squares(vector):
     """`np.sum(np.square(vector))` of at most 128 numbers, in NumPy's order and in the vector's precision."""
     count = vector.shape[0]
@@ -50,20 +49,20 @@ def sum_of_squares(vector):
     return total
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def dot_with_itself(x, y, z, is_fused):
     """Dot product of a vector of three with itself, as BLAS computes it with or without fused multiply-add."""
     if is_fused:
-        return fused_multiply_add(z, z, fused_multiply_add(y, y, x * x))
+        return fused_multiply_add(z, z, fused_multiply_add(y, y, x * x))  # type: ignore[call-arg]
     return (x * x + y * y) + z * z
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _clipped(value, low, high):
     return low if value < low else (high if value > high else value)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _simulate(task, environment):
     """Scale the action to the task's bounds and let the simulator take its frames. Returns the scaled action."""
     action = float32_at(environment.step_action, task.nu)
@@ -77,7 +76,7 @@ def _simulate(task, environment):
     return scaled
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _copied(source, first, target, position):
     """Append the elements of `source` from `first` on to an observation; returns its new length."""
     for i in range(first, source.shape[0]):
@@ -86,7 +85,7 @@ def _copied(source, first, target, position):
     return position
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _copied_clipped(source, target, position):
     for i in range(source.shape[0]):
         target[position] = _clipped(source[i], -_CLIP, _CLIP)
@@ -94,13 +93,13 @@ def _copied_clipped(source, target, position):
     return position
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _control_cost(task, action):
     """Its precision is float32, that of the action."""
     return np.float32(task.control_weight) * sum_of_squares(action)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _finish_walk(task, environment, velocity, costs, is_healthy):
     """Reward and termination of the tasks that are paid for speed and for staying healthy."""
     alive = task.healthy_reward if is_healthy else task.unhealthy_reward
@@ -108,7 +107,7 @@ def _finish_walk(task, environment, velocity, costs, is_healthy):
     environment.has_terminated = task.terminates and not is_healthy
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def half_cheetah(tasks, environments):
     """`HalfCheetahEnv.step`."""
     task = tasks[0]
@@ -124,7 +123,7 @@ def half_cheetah(tasks, environments):
         environment.has_terminated = False
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def hopper(tasks, environments):
     """`HopperEnv.step`."""
     task = tasks[0]
@@ -140,7 +139,7 @@ def hopper(tasks, environments):
         _finish_walk(task, environment, velocity, _control_cost(task, action), is_healthy)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def walker2d(tasks, environments):
     """`Walker2dEnv.step`."""
     task = tasks[0]
@@ -152,7 +151,7 @@ def walker2d(tasks, environments):
         _finish_walk(task, environment, velocity, _control_cost(task, action), is_healthy)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _walk(task, environment, positions, velocities):
     """Frames and observation of Hopper and Walker2d. Returns the forward velocity and the scaled action."""
     before = positions[0]
@@ -164,7 +163,7 @@ def _walk(task, environment, positions, velocities):
     return velocity, action
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def ant(tasks, environments):
     """`AntEnv.step`."""
     task = tasks[0]
@@ -192,7 +191,7 @@ def ant(tasks, environments):
         _finish_walk(task, environment, velocity, costs, is_healthy)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _centre_of_mass(task, environment):
     """Its x coordinate."""
     masses, centres = float64_at(task.body_mass, task.nbody), float64_at(environment.xipos, 3 * task.nbody)
@@ -202,7 +201,7 @@ def _centre_of_mass(task, environment):
     return total / task.total_mass
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def humanoid(tasks, environments):
     """`HumanoidEnv.step`."""
     task = tasks[0]
@@ -226,7 +225,7 @@ def humanoid(tasks, environments):
         _finish_walk(task, environment, velocity, costs, is_healthy)
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def inverted_pendulum(tasks, environments):
     """`InvertedPendulumEnv.step`."""
     task = tasks[0]
@@ -243,7 +242,7 @@ def inverted_pendulum(tasks, environments):
         environment.has_terminated = has_fallen
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def inverted_double_pendulum(tasks, environments):
     """`InvertedDoublePendulumEnv.step`."""
     task = tasks[0]
@@ -267,15 +266,19 @@ def inverted_double_pendulum(tasks, environments):
         environment.has_terminated = has_fallen
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def _reach(task, environment):
     """Vector from the target to the fingertip."""
     bodies = float64_at(environment.xpos, 3 * task.nbody)
     finger, target = 3 * task.body, 3 * task.target
-    return bodies[finger] - bodies[target], bodies[finger + 1] - bodies[target + 1], bodies[finger + 2] - bodies[target + 2]
+    return (
+        bodies[finger] - bodies[target],
+        bodies[finger + 1] - bodies[target + 1],
+        bodies[finger + 2] - bodies[target + 2],
+    )
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def reacher(tasks, environments):
     """`ReacherEnv.step`."""
     task = tasks[0]
@@ -297,7 +300,7 @@ def reacher(tasks, environments):
         environment.has_terminated = False
 
 
-@njit(**_COMPILED)
+@njit(cache=True)
 def deliver(tasks, environments):
     """Write the step data of every environment that has stepped; returns how many episodes ended."""
     task, count = tasks[0], 0

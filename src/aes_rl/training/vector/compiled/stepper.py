@@ -33,6 +33,7 @@ class CompiledStepper(AbstractStepper):
         rows: Sequence[int],
     ):
         """With the row of the step data of every environment."""
+        self.members = rows
         self.returns = np.zeros(len(environments))
         self.elapsed_steps = np.zeros(len(environments), np.int64)
         """Steps of every environment's episode so far; Gymnasium's own count is set when it is saved."""
@@ -97,8 +98,9 @@ class CompiledStepper(AbstractStepper):
     def hand_back(self, position: int) -> None:
         import mujoco
 
-        limit, own = self._limits[position], self._simulated[position]
+        own = self._simulated[position]
+        limit: Any = self._limits[position]  # Gymnasium types the count as None
         if self.elapsed_steps[position] > self._steps_taken_over[position]:
-            mujoco.mj_rnePostConstraint(own.model, own.data)  # Gymnasium does after every step; most tasks read no result
+            mujoco.mj_rnePostConstraint(own.model, own.data)  # as Gymnasium does in every step
         if limit is not None:
             limit._elapsed_steps = int(self.elapsed_steps[position])

@@ -150,7 +150,7 @@ def _reacher(environment: Any, is_v4: bool) -> Settings:
 def _is_dot_fused() -> bool:
     """Whether BLAS rounds a product and a sum at once; it does on some processors."""
     vectors = np.random.default_rng(0).normal(size=(100, 3))
-    return any(np.dot(vector, vector) != loops.dot_with_itself(*vector, False) for vector in vectors)
+    return any(np.dot(own, own) != loops.dot_with_itself(own[0], own[1], own[2], False) for own in vectors)
 
 
 _TASKS: Mapping[str, tuple[Loop, Callable[[Any, bool], Settings]]] = {
