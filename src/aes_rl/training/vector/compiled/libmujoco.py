@@ -30,6 +30,8 @@ def _library() -> str:
 
 
 def _load() -> None:
+    if not (hasattr(mujoco.MjModel, "_address") and hasattr(mujoco.MjData, "_address")):
+        raise ImportError(f"Python's mujoco {mujoco.__version__} does not say where models and data are")
     path = _library()
     library = ctypes.CDLL(path)
     missing = [name for name in _FUNCTIONS if not hasattr(library, name)]
