@@ -46,7 +46,7 @@ class EpisodeRunner:
 
     def run(self, episodes: Episodes) -> tuple[list[float], list[int]]:
         """Return and length of each episode."""
-        with simulator.exits_as_errors(f"the environment of member {episodes.member} ended its process in an episode"):
+        with simulator.exits_as_errors(f"the environment of member {episodes.member} ended its process in reset"):
             return self._run(episodes)
 
     def _run(self, episodes: Episodes) -> tuple[list[float], list[int]]:

@@ -1,4 +1,4 @@
-"""Groups of environments against gymnasium.make, bit for bit; the long form is python -m tests.training.vector.equality."""
+"""Groups of environments against gymnasium.make, bit for bit: python -m tests.training.vector.equality."""
 
 import sys
 import time
@@ -106,7 +106,7 @@ def _made_anew(group: Group, task: str, data: StepData) -> Group:
 
 
 def main() -> None:
-    """Three seeds of four members and 2,000 steps per task, restored every 97 steps; ends with 1 if anything differs."""
+    """Three seeds of four members and 2,000 steps per task, restored every 97 steps; fails if anything differs."""
     warnings.simplefilter("ignore")
     has_failed = False
     for task in (*PAPER_TASKS, *OLD_TASKS):
