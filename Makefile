@@ -62,6 +62,7 @@ bench-train: .venv/bench ## Time training against Stable-Baselines3; several min
 
 bench-environments: .venv/bench ## Time environment steps against Gymnasium and bare MuJoCo; a minute
 	$(BIN)/python benchmarks/environments.py $(if $(UPDATE),--update)
+	$(if $(UPDATE),$(BIN)/python -m scripts.environment_tables)
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
 	$(BIN)/python benchmarks/integrations.py $(if $(UPDATE),--update)
