@@ -1,8 +1,11 @@
 """MuJoCo tasks with options of their own, and tasks that look like MuJoCo's and are not."""
 
+import itertools
+
 import gymnasium
 import numpy as np
 from gymnasium.envs.mujoco.half_cheetah_v5 import HalfCheetahEnv
+from gymnasium.envs.mujoco.inverted_pendulum_v5 import InvertedPendulumEnv
 from gymnasium.envs.registration import register
 from gymnasium.wrappers import TransformReward
 
@@ -94,6 +97,21 @@ class OtherStep(HalfCheetahEnv):
 
 OtherStep.__name__, OtherStep.__module__ = HalfCheetahEnv.__name__, HalfCheetahEnv.__module__
 
+
+def breaking() -> gymnasium.Env:
+    """InvertedPendulum whose simulator fails in the first step after many resets."""
+    environment, resets = InvertedPendulumEnv(), itertools.count()
+    reset_model = environment.reset_model
+
+    def reset_and_break():
+        if next(resets) == 60:
+            environment.model.opt.integrator = 99
+        return reset_model()
+
+    environment.reset_model = reset_and_break
+    return environment
+
+
 for name, options in OPTIONS.items():
     spec = gymnasium.spec(f"{name}-v5")
     register(f"Other{name}-v5", entry_point=spec.entry_point, kwargs=options, max_episode_steps=20)
@@ -102,5 +120,6 @@ for name, entry_point in {
     "Subclass": Subclass,
     "UnusualWeight": UnusualWeight,
     "OtherStep": OtherStep,
+    "Breaking": breaking,
 }.items():
     register(f"{name}-v0", entry_point=entry_point, max_episode_steps=50)

@@ -11,6 +11,7 @@ import pytest
 from aes_rl.training import PAPER_TASKS
 from aes_rl.training.vector import simulator
 from aes_rl.training.vector.compiled import libmujoco, loops, verification
+from aes_rl.training.vector.environments import Environments
 from aes_rl.training.vector.group import Group
 from aes_rl.training.vector.step_data import StepData, sizes_of, step_data_size
 from aes_rl.training.vector.stepper import GymnasiumStepper
@@ -94,6 +95,24 @@ def test_a_difference_in_the_saved_state_alone_is_noticed(monkeypatch) -> None:
     assert verification._agree(*environments, task)
     monkeypatch.setattr(verification.CompiledStepper, "hand_back", lambda *_: None)
     assert not verification._agree(*environments, task)
+
+
+def step_on(environments: Environments) -> None:
+    for _ in range(10_000):
+        environments.send(np.ones((2, 1), np.float32))
+        environments.receive()
+
+
+def test_an_error_inside_the_simulator_stops_the_run(tmp_path, monkeypatch, capfd) -> None:
+    """Without Python's bindings it ends the process."""
+    monkeypatch.chdir(tmp_path)  # MuJoCo writes a log
+    group, _ = group_of("Breaking-v0")
+    assert not isinstance(group._stepper, GymnasiumStepper)
+    environments = Environments("tests.training.vector.changed_tasks:Breaking-v0", [0, 1], 1)
+    with pytest.raises(RuntimeError, match=r"members \[0, 1\] .*Breaking-v0\) died \(exit code 1\)"):
+        step_on(environments)
+    environments.close()
+    assert "invalid integrator" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize("count", [1, 7, 8, 9, 16, 84, 128])
