@@ -123,3 +123,8 @@ for name, entry_point in {
     "Breaking": breaking,
 }.items():
     register(f"{name}-v0", entry_point=entry_point, max_episode_steps=50)
+register(
+    "WrongModel-v0",
+    entry_point="gymnasium.envs.mujoco.inverted_pendulum_v5:InvertedPendulumEnv",
+    kwargs={"xml_file": "inverted_double_pendulum.xml"},
+)

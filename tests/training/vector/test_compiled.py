@@ -88,6 +88,13 @@ def test_a_library_without_the_functions_is_rejected(monkeypatch) -> None:
         libmujoco._load()
 
 
+def test_an_observation_longer_than_its_space_is_an_error() -> None:
+    """A model with more joints than the task expects: the loop must not write beyond the observation."""
+    assert not verification.is_exact("WrongModel-v0")
+    with pytest.raises(RuntimeError, match=r"observation of member 0 is float64 \(6,\); its space says numbers \(4,\)"):
+        group_of("WrongModel-v0")
+
+
 def test_a_difference_in_the_saved_state_alone_is_noticed(monkeypatch) -> None:
     """Most tasks do not read the contact forces that Gymnasium computes; checkpoints hold them."""
     task = verification._compiled_task(simulator.make("Hopper-v5"))

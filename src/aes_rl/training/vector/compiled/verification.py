@@ -65,7 +65,10 @@ def _time_limits(environment: Any) -> int:
 def _agree(reference: Environment, other: Environment, task: Task) -> bool:
     generator = np.random.default_rng(0)
     middle, half_width = simulator.action_scale(reference)
-    sizes = Sizes(len(reference.reset(seed=0)[0]), len(middle))
+    first, space = reference.reset(seed=0)[0], reference.observation_space
+    if first.shape != space.shape:
+        return False  # the loops would write beyond the observation
+    sizes = Sizes(len(first), len(middle))
     other.reset(seed=0)
     data = StepData(np.zeros(step_data_size(1, sizes), np.float32), 1, sizes)
     stepper = CompiledStepper(task, [other], data, [0])
