@@ -11,6 +11,7 @@ from pathlib import Path
 
 import mujoco  # loads the library
 import numpy as np
+import psutil
 from llvmlite import binding
 from numba import carray, njit, types  # type: ignore[attr-defined]
 from numba.extending import intrinsic
@@ -22,10 +23,9 @@ def _library() -> str:
     """Path of the C library in this process."""
     if sys.platform != "linux":
         raise ImportError("only Linux says which libraries a process has loaded")
-    for line in Path("/proc/self/maps").read_text().splitlines():
-        path = line.split(maxsplit=5)[-1]
-        if Path(path).name.startswith("libmujoco.so"):
-            return path
+    for mapped in psutil.Process().memory_maps():
+        if Path(mapped.path).name.startswith("libmujoco.so"):
+            return str(mapped.path)
     raise ImportError(f"Python's mujoco {mujoco.__version__} has not loaded libmujoco.so")
 
 
