@@ -60,10 +60,16 @@ def test_a_changed_task_is_stepped_by_gymnasium(name) -> None:
 
 
 @pytest.mark.parametrize(
-    "change", ["sys.modules['numba'] = None", "import numba; sys.platform = 'darwin'", "del mujoco.MjData._address"]
+    "change",
+    [
+        "sys.modules['numba'] = None",
+        "import numba; sys.platform = 'darwin'",
+        "del mujoco.MjData._address",
+        "import psutil; del psutil.Process.memory_maps",
+    ],
 )
 def test_where_the_library_cannot_be_called_gymnasium_steps(change) -> None:
-    """No Numba, another platform, a `mujoco` that does not tell addresses."""
+    """No Numba, another platform, a `mujoco` that does not tell addresses, a kernel that does not tell libraries."""
     code = (
         "import sys, mujoco, numpy as np\n"
         "from aes_rl.training.vector.group import Group\n"

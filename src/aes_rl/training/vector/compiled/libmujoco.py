@@ -23,7 +23,11 @@ def _library() -> str:
     """Path of the C library in this process."""
     if sys.platform != "linux":
         raise ImportError("only Linux says which libraries a process has loaded")
-    for mapped in psutil.Process().memory_maps():
+    try:
+        maps = psutil.Process().memory_maps()
+    except (psutil.Error, OSError, AttributeError) as error:  # some sandboxes and kernels do not show them
+        raise ImportError(f"the libraries of this process cannot be read ({error})") from None
+    for mapped in maps:
         if Path(mapped.path).name.startswith("libmujoco.so"):
             return str(mapped.path)
     raise ImportError(f"Python's mujoco {mujoco.__version__} has not loaded libmujoco.so")
