@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import figures, speed_figure
+from scripts import environment_tables, figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
 
@@ -94,6 +94,15 @@ def test_training_speed() -> None:
     one, two = speed_figure.steps_per_second(1), speed_figure.steps_per_second(2)
     assert "At small batches one thread is faster than two" in page
     assert all(one["predictive", size] > two["predictive", size] for size in (16, 64))
+
+
+def test_environment_steps_cost_what_the_simulator_does() -> None:
+    page = environment_tables.PAGE.read_text()
+    assert environment_tables.with_tables(page) == page
+    result = environment_tables.result()
+    assert all(own[environment_tables.LIMIT] <= 1.05 for own in result["cpu_us_per_member_and_step"].values())
+    (learners_part, _) = result["waiting_us_per_step_of_all"].values()
+    assert f"It looks first now: {learners_part:.1f} µs" in page
 
 
 def test_medians_of_the_captured_fraction() -> None:
