@@ -130,12 +130,9 @@ def median_ratio(slower: list[float], faster: list[float]) -> float:
 def ours(sampler: str, capacity: int) -> Cycle:
     replay = Replay([sampler], capacity=capacity, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
     generator = torch.Generator().manual_seed(0)
+    observation, action, _ = peer_data()
     transition = Transition(
-        torch.randn(1, OBSERVATION, generator=generator),
-        torch.randn(1, ACTION, generator=generator),
-        torch.randn(1, generator=generator),
-        torch.randn(1, OBSERVATION, generator=generator),
-        torch.zeros(1),
+        observation[None], action[None], np.full(1, 0.5, np.float32), observation[None], np.zeros(1, np.float32)
     )
     replay.add(transition)
     fill(replay, capacity)

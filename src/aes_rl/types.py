@@ -9,8 +9,10 @@ from enum import Flag, auto
 from functools import cached_property
 from typing import Literal, NamedTuple, Protocol, Self, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
+from numpy.typing import NDArray
 from torch import Tensor
 
 BackendName = Literal["numba", "torch", "triton"]
@@ -52,14 +54,21 @@ class Signal(Flag):
     """The squared gradient norm of all live slots, [P, n], given to `observe_all` (full information)."""
 
 
-class Transition(NamedTuple):
-    """One step of every member's environment. `terminated` is 1 where the task ended; a time limit does not count."""
+Values = Tensor | NDArray[np.generic]
+"""Numbers in either form; on the CPU, arrays from an environment need no conversion."""
 
-    observation: Float[Tensor, "P O"]
-    action: Float[Tensor, "P A"]
-    reward: Float[Tensor, "P"]
-    next_observation: Float[Tensor, "P O"]
-    terminated: Float[Tensor, "P"]
+
+class Transition(NamedTuple):
+    """One step of every member's environment. `terminated` is 1 where the task ended; a time limit does not count.
+
+    The fields are tensors or, on the CPU, NumPy arrays.
+    """
+
+    observation: Float[Values, "P O"]
+    action: Float[Values, "P A"]
+    reward: Float[Values, "P"]
+    next_observation: Float[Values, "P O"]
+    terminated: Float[Values, "P"]
 
 
 class Batch:
@@ -123,7 +132,7 @@ class Draw:
 
 
 def as_tensor(array: Array) -> Tensor:
-    """The tensor that shares its memory with a backend's array."""
+    """The tensor that shares its memory with an array."""
     return array if isinstance(array, Tensor) else torch.from_numpy(array)
 
 
@@ -144,10 +153,12 @@ class Signals(NamedTuple):
 class Report:
     """What a rule hears after an update: the draw, the learner's signals, and where they count."""
 
-    def __init__(self, draw: Draw, signals: Signals, is_current: Array):
+    def __init__(self, draw: Draw, signals: Signals, is_current: Array, norms: Mapping[str, Array]):
         self.draw = draw
         self.signals = signals
         self.is_current_view = is_current
+        self.norm_views = norms
+        """The gradient norms of `signals` in the form that the backend's loops take."""
 
     @cached_property
     def is_current(self) -> Bool[Tensor, "p B"]:

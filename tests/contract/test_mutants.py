@@ -16,7 +16,7 @@ Ranked, RankedRule = MODULE["Ranked"], RULES.pop("ranked")
 
 def as_if_current(report):
     """The report as a rule takes it that does not ask what was overwritten since the draw."""
-    return Report(report.draw, report.signals, torch.ones_like(report.is_current).numpy())
+    return Report(report.draw, report.signals, torch.ones_like(report.is_current).numpy(), report.norm_views)
 
 
 class Forgetful(FadingRule):

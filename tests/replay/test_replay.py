@@ -1,11 +1,13 @@
 """The buffer as a whole: what is stored comes back, and a saved buffer goes on as if nothing had happened."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
+from aes_rl.errors import UserError
 
 TWO = (Adaptive(), Prioritized())
 
@@ -107,3 +109,22 @@ def test_slots_chosen_elsewhere_are_read_as_they_were_written(backend) -> None:
         replay.add(Transition(value[:, None], value[:, None], value, value[:, None], torch.zeros(2)))
     batch = replay.read(torch.tensor([[4, 0, 4], [1, 2, 3]]))
     assert batch.reward.tolist() == [[4, 0, 4], [11, 12, 13]]
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_arrays_of_an_environment_are_stored_like_tensors(backend) -> None:
+    """Gymnasium gives float64 observations and bool flags; a wrong view would store other bytes, or other columns."""
+    by_array, by_tensor = make_replay(backend=backend), make_replay(backend=backend)
+    generator = np.random.default_rng(0)
+    for step in range(8):
+        fields = [generator.normal(size=field.shape) for field in numbered(2, 0)[:4]]
+        by_array.add(Transition(*fields, np.array([True, step % 2 == 0])))
+        by_tensor.add(Transition(*map(torch.from_numpy, fields), torch.tensor([1.0, step % 2 == 0])))
+    assert torch.equal(by_array.storage.rows, by_tensor.storage.rows)
+    assert by_array.storage.rows[0, 0, -1] == 1
+
+
+def test_an_array_that_is_not_finite_is_named() -> None:
+    values, wrong = np.zeros((2, 3)), np.array([0.0, np.nan])
+    with pytest.raises(UserError, match="reward of member 1 is not finite"):
+        make_replay().add(Transition(values, values[:, :2], wrong, values, np.zeros(2)))

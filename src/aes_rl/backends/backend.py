@@ -61,7 +61,7 @@ class AbstractBackend(ABC, Generic[AnyArray]):
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[AnyArray, bool | Bool[Tensor, "P"]]:
         """One row per member: observation, action, next observation, reward, terminated; and whether they are finite.
 
-        On the CPU that is one bool for all members, on a GPU one per member.
+        On the CPU that is one bool for all members, on a GPU one per member. A field that requires grad is rejected.
         """
 
     @abstractmethod
@@ -86,16 +86,19 @@ class AbstractBackend(ABC, Generic[AnyArray]):
     def screen(
         self,
         draw: Draw,
-        values: Sequence[tuple[Float[Tensor, "P B"], float]],
+        values: Sequence[tuple[AnyArray, float]],
         distribution: AbstractDistribution[AnyArray],
         fault: Bool[Tensor, "P"],
-    ) -> tuple[int | None, AnyArray, bool]:
+    ) -> tuple[int | None, AnyArray]:
         """Validate the signals of a report, each of which comes with its lowest valid value.
 
-        Returns the index of the first signal with a value that is not finite or too low, or None; which draws count;
-        and whether all of them are known to. On a GPU the index is always None: invalid values do not count, and
-        `fault` is set for their members.
+        Returns the index of the first signal with a value that is not finite or too low, or None; and which draws
+        count. On a GPU the index is always None: invalid values do not count, and `fault` is set for their members.
         """
+
+    @abstractmethod
+    def total(self, values: Sequence[AnyArray]) -> AnyArray:
+        """The sum of two or more arrays in float64: that of large float32 numbers may overflow float32."""
 
     @abstractmethod
     def sound(self, values: Float[Tensor, "P n"], lowest: float) -> bool | Bool[Tensor, "P n"]:

@@ -46,16 +46,14 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
         """
 
     @abstractmethod
-    def write(
-        self, members: slice, slots: AnyArray, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
-    ) -> None:
+    def write(self, members: slice, slots: AnyArray, masses: AnyArray | Tensor, kept: AnyArray | None = None) -> None:
         """Set the masses of live slots, where `kept` is true. Masses that are not finite and positive are rejected.
 
         On the CPU they raise immediately. On a GPU the slot keeps its old mass and `fault` is set.
         """
 
     @abstractmethod
-    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+    def refill(self, members: slice, masses: AnyArray | Tensor) -> None:
         """Set the masses of all live slots, which are the first of those given; validates them as `write` does."""
 
     @abstractmethod

@@ -26,13 +26,11 @@ class AbstractSumTree(ABC, Generic[AnyArray]):
         """Sum of each member's masses."""
 
     @abstractmethod
-    def write(
-        self, members: slice, slots: AnyArray, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
-    ) -> None:
+    def write(self, members: slice, slots: AnyArray, masses: AnyArray | Tensor, kept: AnyArray | None = None) -> None:
         """Set the masses of slots where `kept` is true. The last mass of a repeated slot is used."""
 
     @abstractmethod
-    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
+    def refill(self, members: slice, masses: AnyArray | Tensor) -> None:
         """Set the masses of the first n slots of a slice of members and recompute all their parents."""
 
     @abstractmethod

@@ -167,7 +167,7 @@ def _first_faults(fault: Int[Tensor, "P"], finite: Bool[Tensor, "P"], clock: Cou
 
 def _not_finite_message(transition: Transition, dtype: torch.dtype) -> str:
     for name, field in zip(transition._fields, transition, strict=True):
-        for member, values in enumerate(field):
+        for member, values in enumerate(as_tensor(field)):
             if not bool(values.to(dtype).isfinite().all()):
                 return f"{name} of member {member} is not finite as {dtype}: {values.tolist()}; nothing was stored"
     raise AssertionError("every field is finite")

@@ -1,5 +1,6 @@
 """Storage of transitions: one packed row per slot, so that reading a transition is one contiguous read."""
 
+import numpy as np
 import torch
 from jaxtyping import Bool
 from torch import Tensor
@@ -34,16 +35,25 @@ class Storage:
 
     def pack(self, transition: Transition) -> tuple[Array, bool | Bool[Tensor, "P"]]:
         """One packed row per member, and whether the rows are finite. Raises on a field of the wrong shape."""
+        before, action, reward, after, terminated = transition
+        try:
+            if (before.shape, action.shape, reward.shape, after.shape, terminated.shape) == self._shapes:
+                return self._backend.pack(transition, self.rows.dtype)
+        except (AttributeError, RuntimeError):  # a field has no shape, or requires grad
+            self._refuse(transition)
+            raise
+        self._refuse(transition)
+        raise AssertionError("every field fits")
+
+    def _refuse(self, transition: Transition) -> None:
+        """Raise an error that names the first field that is not accepted."""
         for name, field, shape in zip(transition._fields, transition, self._shapes, strict=True):
-            try:
-                has_shape, has_gradient = field.shape == shape, field.requires_grad
-            except AttributeError:
-                raise TypeError(f"{name} is a {type(field).__name__}; pass a tensor, as by torch.from_numpy") from None
-            if not has_shape:
+            if not isinstance(field, Tensor | np.ndarray):
+                raise TypeError(f"{name} is a {type(field).__name__}; pass a tensor or a NumPy array")
+            if field.shape != shape:
                 raise ValueError(f"{name} is {tuple(field.shape)}; this replay holds {shape}")
-            if has_gradient:
+            if isinstance(field, Tensor) and field.requires_grad:
                 raise ValueError(f"{name} requires grad; detach it before storing it")
-        return self._backend.pack(transition, self.rows.dtype)
 
     def first_fault(self, member: int) -> str:
         """The name of the first field that is not finite in a row of a member."""

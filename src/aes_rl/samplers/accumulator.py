@@ -6,7 +6,7 @@ from torch import Tensor
 
 from aes_rl.backends import Forms
 from aes_rl.samplers.rule import Setting
-from aes_rl.types import Report
+from aes_rl.types import Array, Report
 
 
 class Accumulator:
@@ -20,7 +20,7 @@ class Accumulator:
         self._views = backend.view(self.sums), backend.view(self.nu)
         self._accumulate, self._clear = backend.form(_ACCUMULATE), backend.form(_CLEAR)
 
-    def add(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    def add(self, report: Report, squared_norms: Float[Array, "p B"]) -> Float[Array, "p B"]:
         """Add d(i)/p(i) to w(i) for every draw, including repeated ones; return the masses of the drawn slots."""
         sums, nu = self._views
         draw = report.draw
@@ -28,7 +28,7 @@ class Accumulator:
             sums, draw.slots_view, draw.probabilities_view, squared_norms, report.is_current_view, nu
         )
 
-    def clear(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def clear(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         """Set w(i) to 0 for slots just written; return their masses."""
         sums, nu = self._views
         return self._clear(sums, slots, nu)

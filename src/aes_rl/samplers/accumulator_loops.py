@@ -2,7 +2,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -14,21 +13,21 @@ def accumulate(
     sums: NDArray[np.float64],
     slots: NDArray[np.int64],
     probabilities: NDArray[np.float64],
-    squared_norms: Tensor,
+    squared_norms: NDArray[np.floating],
     is_current: NDArray[np.bool_],
     nu: NDArray[np.float64],
-) -> Tensor:
+) -> NDArray[np.float64]:
     """Add d(i)/p(i) for every draw; return the masses of the drawn slots."""
     masses = np.empty(slots.shape)
-    _accumulate(sums, slots, probabilities, squared_norms.numpy(), is_current, nu, masses)
-    return torch.from_numpy(masses)
+    _accumulate(sums, slots, probabilities, squared_norms, is_current, nu, masses)
+    return masses
 
 
-def clear(sums: NDArray[np.float64], slots: Tensor, nu: NDArray[np.float64]) -> Tensor:
+def clear(sums: NDArray[np.float64], slots: Tensor, nu: NDArray[np.float64]) -> NDArray[np.float64]:
     """Set the sums of slots just written to 0; return their masses."""
     masses = np.empty(slots.shape)
     _clear(sums, slots.numpy(), nu, masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 @njit(cache=True)

@@ -14,7 +14,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.reports import Networks, check_networks, squared_norm
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class AdaptiveRule(AbstractRule):
         self.live = torch.zeros(1, dtype=torch.int64, device=setting.backend.device)
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         if self.has_own_nu:
             self.live.copy_(torch.maximum(self.live, slots.max() + 1))  # live slots are the first ones
         if self.config.inherit:
@@ -87,8 +87,8 @@ class AdaptiveRule(AbstractRule):
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
+        return self.accumulator.add(report, squared_norm(report, self.config.networks, self.setting.backend))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

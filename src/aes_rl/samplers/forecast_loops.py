@@ -2,7 +2,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -21,23 +20,22 @@ def observe(
     slots: NDArray[np.int64],
     probabilities: NDArray[np.float64],
     size: Counter,
-    squared_norms: Tensor,
+    norms: NDArray[np.floating],
     is_current: NDArray[np.bool_],
     keep: float,
     horizon: int,
-) -> Tensor:
+) -> NDArray[np.float64]:
     """Update the moments, the slopes and the drawn slots; return the masses of the drawn slots."""
     masses = np.empty(slots.shape)
-    norms = squared_norms.numpy()
     _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, norms, is_current, keep, horizon, masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
-def forget(seen: NDArray[np.int32], moments: NDArray[np.float64], slots: Tensor) -> Tensor:
+def forget(seen: NDArray[np.int32], moments: NDArray[np.float64], slots: Tensor) -> NDArray[np.float64]:
     """Reset slots just written to unobserved; return their masses."""
     masses = np.empty(slots.shape)
     _forget(seen, moments, slots.numpy(), masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 def forecast(
@@ -46,11 +44,11 @@ def forecast(
     moments: NDArray[np.float64],
     pairs: NDArray[np.float64],
     updates: NDArray[np.int64],
-) -> Tensor:
+) -> NDArray[np.float64]:
     """The masses of all slots: two coefficients per age bucket, one exponential per slot."""
     masses = np.empty(logs.shape)
     _forecast(logs, seen, moments, pairs, updates, masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 @njit(cache=True, inline="always")
@@ -94,8 +92,12 @@ def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, no
     batch = slots.shape[1]
     news, weights, slopes = np.empty(batch), np.empty(batch), np.empty(AGES)
     for member in range(slots.shape[0]):
-        moments[member] *= keep
-        pairs[member] *= keep
+        # Element by element: assigning slices takes two more seconds to compile.
+        for moment in range(3):
+            moments[member, moment] *= keep
+        for bucket in range(AGES):
+            pairs[member, bucket, 0] *= keep
+            pairs[member, bucket, 1] *= keep
         for position in range(batch):
             slot = np.uint64(slots[member, position])
             prefetch(seen[member], slot)

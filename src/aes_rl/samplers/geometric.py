@@ -13,7 +13,7 @@ from aes_rl import checks, weighting
 from aes_rl.backends import Forms
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 LARGEST_LOG = 300.0
 """Largest absolute logarithm of a mass: e^300 and the sum of a billion of them are finite."""
@@ -65,7 +65,7 @@ class GeometricRule(AbstractRule):
         self._fresh = setting.backend.form(_FRESH)
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self._fresh(*self._views, slots, self.rate)
 
     @override

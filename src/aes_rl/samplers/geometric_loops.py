@@ -2,7 +2,6 @@
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
-import torch
 from numba import njit
 from numpy.typing import NDArray
 from torch import Tensor
@@ -10,11 +9,11 @@ from torch import Tensor
 from aes_rl.samplers.geometric import LARGEST_LOG
 
 
-def write(written: NDArray[np.int32], clocks: NDArray[np.int64], slots: Tensor, rate: float) -> Tensor:
+def write(written: NDArray[np.int32], clocks: NDArray[np.int64], slots: Tensor, rate: float) -> NDArray[np.float64]:
     """Record which insertions wrote the slots; return their masses."""
     masses = np.empty(slots.shape)
     _write(written, clocks, slots.numpy(), rate, masses)
-    return torch.from_numpy(masses)
+    return masses
 
 
 @njit(cache=True)

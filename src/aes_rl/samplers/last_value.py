@@ -13,7 +13,7 @@ from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.reports import Networks, check_networks, squared_norm
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Draw, Report, Signal, as_tensor
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class LastValueRule(AbstractRule):
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        norms = squared_norm(report.signals, self.config.networks)
+        norms = as_tensor(squared_norm(report, self.config.networks, self.setting.backend))
         weights = weighting.unbiased(report.draw, self.setting.backend, torch.float64)
         moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)

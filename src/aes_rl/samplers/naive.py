@@ -12,7 +12,7 @@ from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.reports import Networks, check_networks, squared_norm
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -58,12 +58,12 @@ class NaiveRule(AbstractRule):
         self.accumulator = Accumulator(setting, config.nu)
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self.accumulator.clear(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.accumulator.add(report, squared_norm(report.signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
+        return self.accumulator.add(report, squared_norm(report, self.config.networks, self.setting.backend))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:

@@ -21,7 +21,7 @@ from aes_rl.samplers import forecast_equations
 from aes_rl.samplers.forecast_equations import AGES
 from aes_rl.samplers.reports import Networks, check_networks, squared_norm
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 _LOOPS = "aes_rl.samplers.forecast_loops"
 _OBSERVE = Forms(forecast_equations.observe, loops=f"{_LOOPS}:observe")
@@ -70,19 +70,19 @@ class PredictiveRule(AbstractRule):
         self.forecast = Forecast(setting, config.memory, horizon=max(1, config.refresh_every // 2))
 
     @override
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         return self.forecast.forget(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        return self.forecast.observe(report, squared_norm(report.signals, self.config.networks))
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
+        return self.forecast.observe(report, squared_norm(report, self.config.networks, self.setting.backend))
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
         return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
-    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+    def advance(self, update_step: int) -> Float[Array, "p N"] | None:
         """Forecast all slots every `refresh_every` updates and, before the first of these, after updates 1, 2, 4, …."""
         is_early = update_step < self.config.refresh_every and update_step.bit_count() == 1
         if is_early or update_step % self.config.refresh_every == 0:
@@ -119,17 +119,17 @@ class Forecast:
         self._views = tuple(backend.view(part) for part in parts)
         self._observe, self._forget, self._forecast = map(backend.form, (_OBSERVE, _FORGET, _FORECAST))
 
-    def observe(self, report: Report, squared_norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    def observe(self, report: Report, squared_norms: Float[Array, "p B"]) -> Float[Array, "p B"]:
         """Learn from one update's norms; return the masses √E[d] of the drawn slots. Norms of zero are ignored."""
         draw = report.draw
         drawn = (draw.slots_view, draw.probabilities_view, draw.size)
         return self._observe(*self._views, *drawn, squared_norms, report.is_current_view, self._keep, self._horizon)
 
-    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def forget(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         """Mark slots that were just written as unobserved; return their masses."""
         _, seen, moments, _, _ = self._views
         return self._forget(seen, moments, slots)
 
-    def masses(self) -> Float[Tensor, "p N"]:
+    def masses(self) -> Float[Array, "p N"]:
         """The masses of all slots at their current ages."""
         return self._forecast(*self._views)

@@ -6,21 +6,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from aes_rl.backends import AbstractBackend, fused
+from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import AbstractDistribution
 from aes_rl.errors import UserError
-from aes_rl.types import Array, Draw, Report, Signal, Signals
+from aes_rl.types import Array, Draw, Report, Signals, as_tensor
 
 _DTYPES = (torch.float32, torch.float64)
 Networks = tuple[str, ...] | None
 """Names of the networks whose gradients form the signal; None means all of them."""
 
 
-def check(signals: Signals, needs: Signal, draw: Draw) -> None:
+def check(signals: Signals, needs_errors: bool, needs_norms: bool, draw: Draw) -> None:
     """Raise unless every required signal was reported, with the shape of the draw."""
-    if Signal.TD_ERROR in needs and signals.td_error is None:
+    if needs_errors and signals.td_error is None:
         raise UserError("the sampler needs TD errors, but none were reported; pass Signals(td_error=…)")
-    if Signal.GRADIENT_NORM in needs and not signals.gradient_norm:
+    if needs_norms and not signals.gradient_norm:
         raise UserError("the sampler needs gradient norms, but none were reported; pass Signals(gradient_norm={…})")
     shape = draw.slots_view.shape
     for network, values in _values(signals):
@@ -40,24 +40,28 @@ def screened(
     distribution: AbstractDistribution[Array],
     backend: AbstractBackend[Array],
     fault: Bool[Tensor, "P"],
-) -> tuple[Report, bool]:
-    """The report of a draw, and whether every drawn slot counts.
+) -> Report:
+    """The report of a draw, with the drawn slots that count.
 
     A drawn slot counts if it still holds the transition that was drawn, all its signals are finite and no gradient norm
     is negative. A backend that reads values on the host raises on an invalid value; the others set `fault` for the
     members that reported one.
     """
-    reported = _values(signals)
-    limited = [(values, 0.0 if network else -math.inf) for network, values in reported]
-    wrong, is_current, is_whole = backend.screen(draw, limited, distribution, fault)
+    views = {network: backend.view(values) for network, values in _values(signals)}
+    limited = [(values, 0.0 if network else -math.inf) for network, values in views.items()]
+    wrong, is_current = backend.screen(draw, limited, distribution, fault)
     if wrong is not None:
-        raise UserError(invalid_value_message(_name(reported[wrong][0]), *limited[wrong]))
-    return Report(draw, signals, is_current), is_whole
+        values, lowest = limited[wrong]
+        raise UserError(invalid_value_message(_name(list(views)[wrong]), as_tensor(values), lowest))
+    return Report(draw, signals, is_current, views)
 
 
 def part_of(report: Report, members: slice) -> Report:
     """The part of a report for a slice of members."""
-    return Report(report.draw.of_members(members), report.signals.of_members(members), report.is_current_view[members])
+    norms = {network: values[members] for network, values in report.norm_views.items()}
+    return Report(
+        report.draw.of_members(members), report.signals.of_members(members), report.is_current_view[members], norms
+    )
 
 
 def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
@@ -87,21 +91,11 @@ def check_networks(networks: Networks) -> None:
         raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
 
 
-def squared_norm(signals: Signals, networks: Networks) -> Float[Tensor, "p B"]:
-    """d(i): the squared gradient norms summed over the selected networks."""
-    reported = signals.gradient_norm
+def squared_norm(report: Report, networks: Networks, backend: AbstractBackend[Array]) -> Array:
+    """d(i): the squared gradient norms summed over the selected networks, in the form that the backend's loops take."""
+    reported = report.signals.gradient_norm
     for name in networks or ():
         if name not in reported:
             raise UserError(f"no gradient norm of network {name!r} was reported, only {', '.join(reported)}")
-    norms = [reported[name] for name in networks or reported]
-    return (_total_on_gpu if norms[0].is_cuda else _total)(*norms)
-
-
-def _total(*norms: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
-    total, *others = norms
-    for other in others:
-        total = total.double() + other  # the sum of two large float32 numbers may overflow float32
-    return total
-
-
-_total_on_gpu = fused(_total)
+    norms = [report.norm_views[name] for name in networks or reported]
+    return norms[0] if len(norms) == 1 else backend.total(norms)

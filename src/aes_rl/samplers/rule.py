@@ -62,11 +62,11 @@ class AbstractRule(ABC):
     def __init__(self, config: SamplerConfig, setting: Setting): ...
 
     @abstractmethod
-    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Array, "p K"]:
         """The positive masses of slots just written. Discards all state about their old content."""
 
     @abstractmethod
-    def feedback(self, report: Report) -> Float[Tensor, "p B"] | None:
+    def feedback(self, report: Report) -> Float[Array, "p B"] | None:
         """The positive masses of the drawn slots after the learner's report; None leaves them unchanged.
 
         A slot drawn twice is reported twice: accumulate with `scatter_add_`, or write the values of
@@ -79,7 +79,7 @@ class AbstractRule(ABC):
         """The importance weights of the draw, computed by a function of `aes_rl.weighting`."""
 
     @abstractmethod
-    def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:
+    def advance(self, update_step: int) -> Float[Array, "p N"] | None:
         """Advance schedules after update `update_step`, counted from 1.
 
         Returns the masses of all N slots, or None if they are unchanged. The first n slots are live; masses
@@ -97,7 +97,7 @@ class AbstractRule(ABC):
     def state_dict(self) -> dict[str, Tensor]:
         """All other tensors that change over time; loading copies a saved state into them in place."""
 
-    def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Tensor, "p n"]:
+    def observe_all(self, squared_norms: Float[Tensor, "p n"]) -> Float[Array, "p n"]:
         """The masses of all live slots, given the squared gradient norms of all of them."""
         raise TypeError(f"{type(self).__name__} accepts no signal of all slots (shape {tuple(squared_norms.shape)})")
 

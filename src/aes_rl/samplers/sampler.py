@@ -48,6 +48,8 @@ class Sampler:
             checks.count("total_updates", total_updates)
         checks.choice("dtype", dtype, (torch.float32, torch.float64))
         self.configs = tuple(map(resolve, _listed(configs)))
+        self.members = len(self.configs)
+        """Number of members."""
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
@@ -58,16 +60,14 @@ class Sampler:
         self.needs = Signal.NONE
         for part in self._slices:
             self.needs |= part.rule.needs
+        self._needs_errors, self._needs_norms = (s in self.needs for s in (Signal.TD_ERROR, Signal.GRADIENT_NORM))
+        self._learning = tuple(s for s in self._slices if s.rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM))
+        """The slices whose rules learn from drawn slots."""
         of_norms = [part.members for part in self._slices if Signal.GRADIENT_NORM in part.rule.needs]
         self.norm_members = slice(of_norms[0].start, of_norms[-1].stop) if of_norms else None
         """The smallest slice that contains all members that need gradient norms; None if there are none."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
-
-    @property
-    def members(self) -> int:
-        """Number of members."""
-        return len(self.configs)
 
     @property
     def rules(self) -> tuple[AbstractRule, ...]:
@@ -95,7 +95,8 @@ class Sampler:
         """Mark live slots [P, K] as overwritten by the caller. Report on all draws before calling this."""
         self._check_members("the slots are", slots)
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
-        self.distribution.write(slice(0, self.members), slots, parts[0] if len(parts) == 1 else torch.cat(parts))
+        masses = parts[0] if len(parts) == 1 else torch.cat([as_tensor(part) for part in parts])
+        self.distribution.write(slice(0, self.members), slots, masses)
 
     def draw(self, uniforms: Array) -> Draw:
         """Draw B live slots per member and their current probabilities, from B uniform random numbers per member."""
@@ -113,17 +114,15 @@ class Sampler:
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report the signals of the drawn slots to the rules; slots overwritten since the draw are skipped."""
         self._check_members("the draw is", draw.slots_view)
-        reports.check(signals, self.needs, draw)
-        if not self.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
+        reports.check(signals, self._needs_errors, self._needs_norms, draw)
+        if not self._learning:
             return
-        report, is_whole = reports.screened(signals, draw, self.distribution, self.backend, self._fault)
-        for members, rule in self._slices:
-            if rule.needs & (Signal.TD_ERROR | Signal.GRADIENT_NORM):
-                part = report if len(self._slices) == 1 else reports.part_of(report, members)
-                masses = rule.feedback(part)
-                if masses is not None:
-                    counts = None if is_whole else part.is_current
-                    self.distribution.write(members, part.draw.slots_view, masses, counts)
+        report = reports.screened(signals, draw, self.distribution, self.backend, self._fault)
+        for members, rule in self._learning:
+            part = report if len(self._slices) == 1 else reports.part_of(report, members)
+            masses = rule.feedback(part)
+            if masses is not None:
+                self.distribution.write(members, part.draw.slots_view, masses, part.is_current_view)
 
     def observe_all(self, squared_norms: Float[Tensor, "P n"]) -> None:
         """Report the squared gradient norm of every live slot to full-information rules."""

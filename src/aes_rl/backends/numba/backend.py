@@ -1,13 +1,12 @@
 """The CPU backend: compiled loops. A NumPy view costs one microsecond, a tensor operation several."""
 
 from collections.abc import Callable, Sequence
-from functools import cache, wraps
+from functools import wraps
 from importlib import import_module
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float
-from numpy.typing import NDArray
 from torch import Tensor
 from typing_extensions import override
 
@@ -15,7 +14,7 @@ from aes_rl.backends.backend import AbstractBackend, Forms, Result
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.backends.numba import loops
 from aes_rl.backends.numba.distribution import NumbaDistribution
-from aes_rl.backends.numba.tree import NUMPY_TYPES, Numbers, zeros
+from aes_rl.backends.numba.tree import NUMPY_TYPES, Numbers, all_true, as_array, zeros
 from aes_rl.types import Counter, Draw, Transition, as_tensor
 
 
@@ -24,7 +23,6 @@ class NumbaBackend(AbstractBackend[Numbers]):
 
     name = "numba"
     device = torch.device("cpu")
-    uniform = staticmethod(loops.uniform)
 
     @override
     def counter(self) -> int:
@@ -47,8 +45,14 @@ class NumbaBackend(AbstractBackend[Numbers]):
         return compiled
 
     @override
+    def uniform(self, keys: Numbers, counter: Counter, count: int) -> Numbers:
+        numbers = np.empty((len(keys), count))
+        loops.uniform(keys, counter, numbers)
+        return numbers
+
+    @override
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Numbers, bool]:
-        before, action, reward, after, terminated = (field.numpy() for field in transition)
+        before, action, reward, after, terminated = map(as_array, transition)
         packed = np.empty((len(before), 2 * before.shape[1] + action.shape[1] + 2), NUMPY_TYPES[dtype])
         return packed, loops.pack(before, action, after, reward, terminated, packed)
 
@@ -78,17 +82,24 @@ class NumbaBackend(AbstractBackend[Numbers]):
     def screen(
         self,
         draw: Draw,
-        values: Sequence[tuple[Float[Tensor, "P B"], float]],
+        values: Sequence[tuple[Numbers, float]],
         distribution: AbstractDistribution[Numbers],
         fault: Bool[Tensor, "P"],
-    ) -> tuple[int | None, Numbers, bool]:
-        for number, (value, lowest) in enumerate(values):
-            if not loops.within(value.numpy(), lowest):
-                return number, _all_true(*draw.slots_view.shape), True
+    ) -> tuple[int | None, Numbers]:
         current = distribution.is_current(draw)
-        if current is None:
-            return None, _all_true(*draw.slots_view.shape), True
-        return None, current.numpy(), False
+        counts = all_true(*draw.slots_view.shape) if current is None else current.numpy()
+        for number, (value, lowest) in enumerate(values):
+            if not loops.within(value, lowest):
+                return number, counts
+        return None, counts
+
+    @override
+    def total(self, values: Sequence[Numbers]) -> Numbers:
+        first, second, *others = values
+        total: Numbers = np.add(first, second, dtype=np.float64)
+        for other in others:
+            total = np.add(total, other)
+        return total
 
     @override
     def sound(self, values: Float[Tensor, "P n"], lowest: float) -> bool:
@@ -103,8 +114,3 @@ def _on_tensors(function: Callable[..., Result]) -> Callable[..., Result]:
         return function(*(as_tensor(one) if isinstance(one, np.ndarray) else one for one in arguments))
 
     return call
-
-
-@cache
-def _all_true(members: int, batch: int) -> NDArray[np.bool_]:
-    return np.ones((members, batch), np.bool_)

@@ -4,14 +4,14 @@ from collections.abc import Sequence
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl.backends.distribution import AbstractDistribution, Overwrite
 from aes_rl.backends.numba import loops
-from aes_rl.backends.numba.tree import NumbaTree, Numbers, zeros
-from aes_rl.backends.sum_tree import is_sound, unsound_mass
+from aes_rl.backends.numba.tree import NumbaTree, Numbers, as_array, zeros
+from aes_rl.backends.sum_tree import unsound_mass
 from aes_rl.errors import UserError
 from aes_rl.types import Draw
 
@@ -57,16 +57,14 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
         return slots
 
     @override
-    def write(
-        self, members: slice, slots: Numbers, masses: Float[Tensor, "p B"], kept: Bool[Tensor, "p B"] | None = None
-    ) -> None:
+    def write(self, members: slice, slots: Numbers, masses: Numbers | Tensor, kept: Numbers | None = None) -> None:
         self.tree.write(members, slots, masses, kept)
 
     @override
-    def refill(self, members: slice, masses: Float[Tensor, "p n"]) -> None:
-        live = masses[:, : self.size]
-        if not bool(is_sound(live).all()):
-            raise UserError(unsound_mass(live, members.start))
+    def refill(self, members: slice, masses: Numbers | Tensor) -> None:
+        live = as_array(masses)[:, : self.size]
+        if not loops.are_sound(live):
+            raise UserError(unsound_mass(torch.from_numpy(live), members.start))
         self.tree.refill(members, live)
 
     @override

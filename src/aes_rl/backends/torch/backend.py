@@ -13,7 +13,7 @@ from aes_rl.backends.fusing import fused
 from aes_rl.backends.torch.distribution import TorchDistribution
 from aes_rl.backends.torch.tree import BlockTree
 from aes_rl.streams import FIRST, GOLDEN, SECOND, as_int64
-from aes_rl.types import Counter, Draw, Transition
+from aes_rl.types import Counter, Draw, Transition, as_tensor
 
 
 class AbstractTensorBackend(AbstractBackend[Tensor]):
@@ -36,7 +36,11 @@ class AbstractTensorBackend(AbstractBackend[Tensor]):
 
     @override
     def pack(self, transition: Transition, dtype: torch.dtype) -> tuple[Float[Tensor, "P D"], Bool[Tensor, "P"]]:
-        return _packed(*transition, dtype)
+        before, action, reward, after, terminated = map(as_tensor, transition)
+        packed, finite = _packed(before, action, reward, after, terminated, dtype)
+        if packed.requires_grad:
+            raise RuntimeError("a field requires grad")
+        return packed, finite
 
     @override
     def inverse_probabilities(
@@ -51,11 +55,15 @@ class AbstractTensorBackend(AbstractBackend[Tensor]):
         values: Sequence[tuple[Float[Tensor, "P B"], float]],
         distribution: AbstractDistribution[Tensor],
         fault: Bool[Tensor, "P"],
-    ) -> tuple[None, Bool[Tensor, "P B"], bool]:
+    ) -> tuple[None, Bool[Tensor, "P B"]]:
         numbers, lowest = [value for value, _ in values], [limit for _, limit in values]
         counts, faulty = _screened(distribution.stamps, draw.slots, draw.clock, fault, numbers, lowest)
         fault.copy_(faulty)
-        return None, counts, False
+        return None, counts
+
+    @override
+    def total(self, values: Sequence[Float[Tensor, "p B"]]) -> Float[Tensor, "p B"]:
+        return _total(*values)
 
     @override
     def sound(self, values: Float[Tensor, "P n"], lowest: float) -> Bool[Tensor, "P n"]:
@@ -108,6 +116,14 @@ def _screened(
     for value, limit in zip(values, lowest, strict=True):
         sound = sound & value.isfinite() & (value >= limit)
     return sound & (stamps.gather(1, slots) <= clock), fault | ~sound.all(dim=1)
+
+
+@fused
+def _total(first: Float[Tensor, "p B"], *others: Float[Tensor, "p B"]) -> Float[Tensor, "p B"]:
+    total = first.double()
+    for other in others:
+        total = total + other
+    return total
 
 
 @fused
