@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from scripts import figures, speed_figure
+from scripts import environment_tables, figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
 
@@ -92,8 +92,17 @@ def test_training_speed() -> None:
     adaptive, predictive = (replay[f"speedup_vs_best_prioritized_peer{suffix}"] for suffix in ("", "_predictive"))
     assert f"{adaptive:.1f} times (adaptive) and {predictive:.1f} times (predictive) faster" in page
     one, two = speed_figure.steps_per_second(1), speed_figure.steps_per_second(2)
-    assert "At small batches one thread is faster than two" in page
-    assert all(one["predictive", size] > two["predictive", size] for size in (16, 64))
+    assert "At batches of 16 one thread is faster than two" in page
+    assert one["predictive", 16] > two["predictive", 16]
+
+
+def test_environment_steps_cost_what_the_simulator_does() -> None:
+    page = environment_tables.PAGE.read_text()
+    assert environment_tables.with_tables(page) == page
+    result = environment_tables.result()
+    assert all(own[environment_tables.LIMIT] <= 1.05 for own in result["cpu_us_per_member_and_step"].values())
+    (learners_part, _) = result["waiting_us_per_step_of_all"].values()
+    assert f"It looks first now: {learners_part:.1f} µs" in page
 
 
 def test_medians_of_the_captured_fraction() -> None:

@@ -15,6 +15,7 @@ _HELP = """aes-rl: experience selection for off-policy reinforcement learning
   aes-rl evaluate runs/hopper
   aes-rl record runs/hopper
   aes-rl compare studies/two --tasks Hopper-v5 Walker2d-v5 --agents sac --seeds 0 1 2
+  aes-rl queue studies studies.txt --processes 3
   aes-rl tune studies/tuned --task Hopper-v5 --agent sac
   aes-rl report studies/two
   aes-rl lab variance runs/hopper
@@ -37,6 +38,7 @@ _COMMANDS = {
     "lab": "aes_rl.lab.commands",
     "bench": "aes_rl.training.gpu_benchmark",
     "compare": "aes_rl.study.command",
+    "queue": "aes_rl.study.queue",
     "tune": "aes_rl.study.tune",
     "report": "aes_rl.report.command",
 }

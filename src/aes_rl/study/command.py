@@ -93,10 +93,15 @@ def begun(kind: type[Config], path: Path) -> Config | None:
 def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
     """Train the unfinished run groups with a progress display; raises if a group failed after all retries."""
     require_engine(execution)
-    groups = prepare(study, directory)
+    return train_groups(prepare(study, directory), directory, execution)
+
+
+def train_groups(groups: list[RunGroup], directory: Path, execution: Execution) -> Summary:
+    """Train the unfinished ones of some run groups, whose names are relative to a directory, and print a summary."""
     runs = sum(group.runs for group in groups)
     _console.print(f"{runs} runs in {len(groups)} groups, in {directory}")
-    executor = executor_of(execution, groups[0].config.device)
+    device = next((group.config.device for group in groups if group.config.device != "cpu"), "cpu")
+    executor = executor_of(execution, device)
     try:
         summary = execute_with_progress(groups, directory, executor, execution.retries)
     finally:

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 
 from aes_rl.errors import RunError
 from aes_rl.training.vector import simulator
-from aes_rl.training.vector.group import as_number, as_observation
 from aes_rl.training.vector.processes import leave_process_group, send_failure
+from aes_rl.training.vector.step_data import StepData, sizes_of, step_data_size
+from aes_rl.training.vector.stepper import AbstractStepper, as_observation, make_stepper
 
 Layers: TypeAlias = list[tuple[NDArray[np.float32], NDArray[np.float32]]]
 """Weight and bias of every layer of one member's policy."""
@@ -35,45 +36,60 @@ class EpisodeRunner:
     def __init__(self, task: str, episodes: int, max_steps: int):
         """For evaluations with so many `episodes` per member of at most `max_steps` steps each."""
         self._environments = [simulator.make(task)]
-        self._task, self._episodes, self._max_steps = task, episodes, max_steps
-        self._middle, self._half = simulator.action_scale(self._environments[0])
+        self._task, self._max_steps = task, max_steps
+        sizes = sizes_of(task)
+        # A matrix product's rounding may depend on the row and on the number of rows. An episode's result must not:
+        # every episode has its fixed row in a matrix of fixed size.
+        self._data = StepData(np.zeros(step_data_size(episodes, sizes), np.float32), episodes, sizes)
+        self._steppers: dict[tuple[int, ...], AbstractStepper] = {}
+        """By rows."""
 
     def run(self, episodes: Episodes) -> tuple[list[float], list[int]]:
         """Return and length of each episode."""
-        with simulator.exits_as_errors(f"the environment of member {episodes.member} ended its process in an episode"):
+        with simulator.exits_as_errors(f"the environment of member {episodes.member} ended its process in reset"):
             return self._run(episodes)
 
     def _run(self, episodes: Episodes) -> tuple[list[float], list[int]]:
-        member, count = episodes.member, len(episodes.numbers)
-        while len(self._environments) < count:
-            self._environments.append(simulator.make(self._task))
-        size, actions = len(episodes.layers[0][0]), len(self._half)
-        # A matrix product's rounding may depend on the row and on the number of rows. An episode's result must not:
-        # every episode has its fixed row in a matrix of fixed size.
-        observation = np.zeros((self._episodes, size), np.float32)
-        for row, environment, seed in zip(episodes.numbers, self._environments, episodes.seeds, strict=False):
-            first, _ = environment.reset(seed=seed)
-            observation[row] = as_observation(first, size, member)
-        returns, lengths = [0.0] * count, [0] * count
-        running = list(enumerate(episodes.numbers))
-        while running:
-            if not np.isfinite(observation).all():
+        member, rows, data = episodes.member, episodes.numbers, self._data
+        count = len(rows)
+        stepper = self._stepper_of(rows)
+        stepper.members = [member] * count
+        stepper.returns[:] = 0
+        stepper.select(range(count))
+        data.memory[:] = 0
+        for position, (row, seed) in enumerate(zip(rows, episodes.seeds, strict=True)):
+            first, _ = self._environments[position].reset(seed=seed)
+            data.next_observation[row] = as_observation(first, data.next_observation.shape[1], member)
+            stepper.take_over(position)
+        lengths = np.zeros(count, np.int64)
+        running = np.arange(count)
+        while len(running):
+            if not np.isfinite(data.next_observation).all():
                 raise RunError(f"a test observation of member {member} is not finite; look at the environment")
-            action = greedy_actions(episodes.layers, observation, actions)
-            if not np.isfinite(action).all():
+            data.action[...] = greedy_actions(episodes.layers, data.next_observation, data.action.shape[1])
+            if not np.isfinite(data.action).all():
                 raise RunError(f"the policy of member {member} gives actions that are not finite; it diverged")
-            for episode, row in list(running):
-                step = self._environments[episode].step(self._middle + self._half * action[row])
-                next_observation, reward, terminated, truncated, _ = step
-                observation[row] = as_observation(next_observation, size, member)
-                returns[episode] += as_number("the reward", reward, member)
-                lengths[episode] += 1
-                ends = as_number("terminated", terminated, member) + as_number("truncated", truncated, member)
-                if ends or lengths[episode] == self._max_steps:
-                    running.remove((episode, row))
-        if not np.isfinite(returns).all():
-            raise RunError(f"a test episode of member {member} has the return {max(returns)}; look at its rewards")
-        return returns, lengths
+            has_ended = stepper.step()
+            lengths[running] += 1
+            if has_ended or lengths[running[0]] == self._max_steps:
+                is_over = (data.ended[rows] != 0) | (lengths == self._max_steps)
+                running = running[~is_over[running]]
+                stepper.select(running.tolist())
+        if not np.isfinite(stepper.returns).all():
+            raise RunError(
+                f"a test episode of member {member} has the return {max(stepper.returns)}; look at its rewards"
+            )
+        return stepper.returns.tolist(), lengths.tolist()
+
+    def _stepper_of(self, rows: list[int]) -> AbstractStepper:
+        """The stepper of as many environments as there are rows."""
+        while len(self._environments) < len(rows):
+            self._environments.append(simulator.make(self._task))
+        key = tuple(rows)
+        if key not in self._steppers:
+            own = self._environments[: len(rows)]
+            self._steppers[key] = make_stepper(self._task, own, self._data, rows)
+        return self._steppers[key]
 
     def close(self) -> None:
         """Close the environments."""

@@ -7,14 +7,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
+from itertools import product
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal, NamedTuple, TypedDict
 
 import torch
 import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl import paper
 from aes_rl.agents import SAC
 from aes_rl.errors import UserError
 from aes_rl.machine import cores
@@ -24,6 +26,8 @@ from aes_rl.training.config import Training
 from aes_rl.training.state import RunState
 
 MIXED = ("uniform", "prioritized", "adaptive")
+_TASK, _BATCH_SIZE = "HalfCheetah-v5", 256
+"""Not named in the keys of the result."""
 _KERNEL_GROUPS = {
     "product": "layers, forward and backward",
     "parameter_gradients": "gradients of the parameters",
@@ -44,8 +48,11 @@ class Bench:
 
     what: tyro.conf.Positional[Literal["gpu"]]
     """What to time."""
-    task: str = "HalfCheetah-v5"
-    """The task."""
+    tasks: tuple[str, ...] = (_TASK,)
+    """Tasks."""
+    batch_sizes: tuple[int, ...] = (_BATCH_SIZE,)
+    """Samples per update and member. Mixed populations are timed in all combinations of task, batch size, members and
+    precision; uniform and adaptive ones have the first task and the first batch size."""
     members: tuple[int, ...] = (15, 60)
     """Population sizes, multiples of three."""
     capacity: int = 1_000_000
@@ -71,9 +78,27 @@ class Profile(TypedDict):
     environments_alone_us: float
 
 
+class Case(NamedTuple):
+    """What is timed of a mixed population."""
+
+    task: str
+    batch_size: int
+    members: int
+    tf32: bool
+
+    @property
+    def key(self) -> str:
+        """End of its keys in the result."""
+        task = "" if self.task == _TASK else f"_{paper.name_of(self.task).lower()}"
+        batch_size = "" if self.batch_size == _BATCH_SIZE else f"_batch_{self.batch_size}"
+        return f"{self.members}{'_tf32' if self.tf32 else ''}{task}{batch_size}"
+
+
 class MixedResult(Profile):
     """Speed of a population with several samplers."""
 
+    task: str
+    batch_size: int
     members: int
     tf32: bool
     iterations_per_s: float
@@ -101,19 +126,19 @@ class PairResult(TypedDict):
 class BenchmarkRun:
     """A population in training, whose steps are timed."""
 
-    def __init__(self, args: Bench, samplers: tuple[str, ...], members: int, tf32: bool):
+    def __init__(self, args: Bench, samplers: tuple[str, ...], case: Case):
         started = time.perf_counter()
-        seeds = tuple(range(members // len(samplers)))
+        seeds = tuple(range(case.members // len(samplers)))
         self.run = RunState(
             Training(
-                task=args.task,
+                task=case.task,
                 samplers=samplers,
                 seeds=seeds,
                 env_steps=10**9,
                 capacity=args.capacity,
                 device=args.device,
-                tf32=tf32,
-                sac=SAC(warm_up_steps=1000),
+                tf32=case.tf32,
+                sac=SAC(warm_up_steps=1000, batch_size=case.batch_size),
             )
         )
         self._steps = loop.train(self.run)
@@ -168,20 +193,19 @@ def bench(argv: list[str]) -> None:
             raise UserError(
                 f"members is {members}; it must be a multiple of {len(MIXED)}, so that every sampler has as many"
             )
-    rows = [_mixed(args, members, tf32) for members in args.members for tf32 in args.tf32]
+    rows = {case: _mixed(args, case) for case in cases(args)}
     pairs = {members: _pair(args, members) for members in args.members}
     figures: dict[str, float] = {}
-    for row in rows:
-        suffix = "_tf32" if row["tf32"] else ""
-        figures[f"iterations_per_s_{row['members']}{suffix}"] = row["iterations_per_s"]
-        figures[f"agent_steps_per_s_{row['members']}{suffix}"] = row["agent_steps_per_s"]
+    for case, row in rows.items():
+        figures[f"iterations_per_s_{case.key}"] = row["iterations_per_s"]
+        figures[f"agent_steps_per_s_{case.key}"] = row["agent_steps_per_s"]
     figures |= {f"adaptive_over_uniform_{members}": pair["adaptive_over_uniform"] for members, pair in pairs.items()}
     figures |= {
         f"adaptive_over_uniform_gpu_time_{members}": pair["adaptive_over_uniform_gpu_time"]
         for members, pair in pairs.items()
     }
     figures["adaptive_over_uniform"] = pairs[args.members[0]]["adaptive_over_uniform"]
-    _print(rows, figures)
+    _print(list(rows.values()), figures)
     if args.output is not None:
         machine = {
             "gpu": torch.cuda.get_device_name(),
@@ -189,24 +213,31 @@ def bench(argv: list[str]) -> None:
             "versions": {name: version(name) for name in ("torch", "triton", "gymnasium", "mujoco")},
             "cuda": torch.version.cuda,
         }
-        setting = {"task": args.task, "capacity": args.capacity, "rounds": args.rounds, "steps_a_round": args.steps}
-        result = {**figures, **setting, **machine, "mixed_populations": rows, "uniform_and_adaptive": pairs}
+        setting = {"task": args.tasks[0], "capacity": args.capacity, "rounds": args.rounds, "steps_a_round": args.steps}
+        result = {**figures, **setting, **machine, "mixed_populations": [*rows.values()], "uniform_and_adaptive": pairs}
         args.output.write_text(json.dumps(result, indent=2) + "\n")
 
 
-def _mixed(args: Bench, members: int, tf32: bool) -> MixedResult:
+def cases(args: Bench) -> list[Case]:
+    """All combinations that the mixed populations are timed in."""
+    return [Case(*values) for values in product(args.tasks, args.batch_sizes, args.members, args.tf32)]
+
+
+def _mixed(args: Bench, case: Case) -> MixedResult:
     torch.cuda.reset_peak_memory_stats()
-    population = BenchmarkRun(args, MIXED, members, tf32)
+    population = BenchmarkRun(args, MIXED, case)
     seconds = statistics.median(population.run_steps(args.steps) for _ in range(args.rounds))
     memory_gb = torch.cuda.max_memory_allocated() / 1e9
     profile = population.profile()
     population.run.close()
     iteration = seconds / args.steps * 1e6
     return {
-        "members": members,
-        "tf32": tf32,
+        "task": case.task,
+        "batch_size": case.batch_size,
+        "members": case.members,
+        "tf32": case.tf32,
         "iterations_per_s": args.steps / seconds,
-        "agent_steps_per_s": members * args.steps / seconds,
+        "agent_steps_per_s": case.members * args.steps / seconds,
         "memory_gb": memory_gb,
         "start_s": population.start_seconds,
         **profile,
@@ -216,7 +247,8 @@ def _mixed(args: Bench, members: int, tf32: bool) -> MixedResult:
 
 def _pair(args: Bench, members: int) -> PairResult:
     """Uniform and adaptive populations in alternation, so that a drift of the machine affects both."""
-    populations = {name: BenchmarkRun(args, (name,), members, False) for name in ("uniform", "adaptive")}
+    case = Case(args.tasks[0], args.batch_sizes[0], members, False)
+    populations = {name: BenchmarkRun(args, (name,), case) for name in ("uniform", "adaptive")}
     seconds: dict[str, list[float]] = {name: [] for name in populations}
     for _ in range(args.rounds):
         for name, population in populations.items():
@@ -275,9 +307,20 @@ def _matches(kernel: str, start: str) -> bool:
 
 def _print(rows: list[MixedResult], figures: dict[str, float]) -> None:
     console = Console()
-    table = Table("members", "precision", "iterations/s", "agent-steps/s", "lost to environments and host", "memory")
+    table = Table(
+        "task",
+        "batch",
+        "members",
+        "precision",
+        "iterations/s",
+        "agent-steps/s",
+        "lost to environments and host",
+        "memory",
+    )
     for row in rows:
         table.add_row(
+            row["task"],
+            str(row["batch_size"]),
             str(row["members"]),
             "TF32" if row["tf32"] else "float32",
             f"{row['iterations_per_s']:,.0f}",
@@ -286,8 +329,9 @@ def _print(rows: list[MixedResult], figures: dict[str, float]) -> None:
             f"{row['memory_gb']:.1f} GB",
         )
     console.print(table)
+    keys = [Case(row["task"], row["batch_size"], row["members"], row["tf32"]).key for row in rows]
     for times in ([row["stages_us"] for row in rows], [row["kernel_groups_us"] for row in rows]):
-        table = Table("µs per step", *(f"{row['members']}, {'TF32' if row['tf32'] else 'float32'}" for row in rows))
+        table = Table("µs per step", *keys)
         for name in times[0]:
             table.add_row(name, *(f"{own.get(name, 0):.0f}" for own in times))
         console.print(table)

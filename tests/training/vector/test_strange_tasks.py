@@ -123,7 +123,7 @@ class Still:
         ("InfiniteReward-v0", "test episode of member 0 has the return inf"),
         ("TextEnd-v0", "terminated of member 0 is 'False'"),
         ("TextTruncation-v0", "truncated of member 0 is 'False'"),
-        ("Exiting-v0", r"environment of member 0 ended its process in an episode \(SystemExit\(0\)\)"),
+        ("Exiting-v0", r"environment of member 0 ended its process in step \(SystemExit\(0\)\)"),
     ],
 )
 def test_test_episodes_are_checked_too(task, message, workers) -> None:

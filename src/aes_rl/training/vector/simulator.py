@@ -72,7 +72,7 @@ def save(environment: Environment) -> Saved | None:
 
     Other environments and wrappers may have further state, which cannot be read.
     """
-    simulated = _mujoco_environment(environment)
+    simulated = mujoco_environment_of(environment)
     if simulated is None:
         return None
     import mujoco
@@ -83,7 +83,7 @@ def save(environment: Environment) -> Saved | None:
     arrays = {"simulator": numbers}
     arrays |= {name: getattr(simulated.data, name).copy() for name in _derived(simulated.data)}
     generator = simulated.np_random.bit_generator.state
-    time_limit = _time_limit(environment)
+    time_limit = time_limit_of(environment)
     facts = {
         "generator": {"state": str(generator["state"]["state"]), "increment": str(generator["state"]["inc"])},
         "has_uint32": generator["has_uint32"],
@@ -97,7 +97,7 @@ def restore(environment: Environment, saved: Saved) -> None:
     """Continue from a saved state, bit for bit."""
     import mujoco
 
-    simulated = _mujoco_environment(environment)
+    simulated = mujoco_environment_of(environment)
     if simulated is None:
         raise UserError("the saved state is that of a Gymnasium MuJoCo task, which this task is not")
     environment.reset()
@@ -109,7 +109,7 @@ def restore(environment: Environment, saved: Saved) -> None:
     mujoco.mj_setState(simulated.model, simulated.data, saved.arrays["simulator"], kind)
     for name in _derived(simulated.data):
         getattr(simulated.data, name)[...] = saved.arrays[name]
-    time_limit: Any = _time_limit(environment)  # Gymnasium types the count as None, its value before a reset
+    time_limit: Any = time_limit_of(environment)  # Gymnasium types the count as None, its value before a reset
     try:
         generator = saved.facts["generator"]
         if not isinstance(generator, dict):
@@ -145,7 +145,7 @@ def _require(name: str, arrays: dict[str, NDArray[np.float64]], shape: tuple[int
         raise UserError(f"the saved {name} of an environment is not finite")
 
 
-def _mujoco_environment(environment: Environment) -> "MujocoEnv | None":
+def mujoco_environment_of(environment: Environment) -> "MujocoEnv | None":
     """The environment without its wrappers, if simulator, random generator and time limit are its whole state."""
     inner = environment
     while isinstance(inner, gymnasium.Wrapper):
@@ -164,7 +164,7 @@ def _derived(data: object) -> list[str]:
     return [*_DERIVED, *forces]
 
 
-def _time_limit(environment: Environment) -> TimeLimit[NDArray[np.floating], NDArray[np.floating]] | None:
+def time_limit_of(environment: Environment) -> TimeLimit[NDArray[np.floating], NDArray[np.floating]] | None:
     """The wrapper that counts the steps of an episode, if the task has a limit."""
     wrapper = environment
     while isinstance(wrapper, gymnasium.Wrapper):

@@ -76,6 +76,8 @@ class TurnEvent:
         if self._sleeps_left:
             self._sleeps_left -= 1
             return False
+        if is_ready():  # before the system is asked, which takes longer than a poll
+            return True
         deadline, preemptions = time.perf_counter() + _MAX_SPIN_SECONDS, _preemption_count()
         while time.perf_counter() < deadline:
             for _ in range(_POLLS_PER_CHECK):
