@@ -12,6 +12,7 @@ from torch.nn.functional import smooth_l1_loss
 from typing_extensions import override
 
 from aes_rl.errors import UserError
+from aes_rl.gradients.taps import CONVOLUTIONS
 from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, rows_of, without_steps
 from aes_rl.integrations.selection import Array as Slots
 from aes_rl.integrations.selection import Pending, Selection
@@ -113,7 +114,7 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
         """Watch the actor, and weight the temperature loss, which uses its log probabilities."""
         model, actor = self._model, self._model.actor
         heads = [actor.mu, actor.get_submodule("log_std")]
-        watched = Watched("actor", actor, heads, self.needs, skips_convolutions=True)
+        watched = Watched("actor", actor, heads, self.needs, skips=CONVOLUTIONS)
         original = actor.action_log_prob
 
         def action_log_prob(observation: Tensor) -> tuple[Tensor, Tensor]:
@@ -151,7 +152,7 @@ class SACAttachment(AbstractEntropyAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is ½δ².
         critic = self._model.critic
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=1.0, skips_convolutions=True)
+        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=1.0, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
         self.watch_actor()
 
@@ -171,9 +172,9 @@ class TD3Attachment(AbstractModelAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is δ².
         critic, actor = self._model.critic, self._model.actor
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=0.5, skips_convolutions=True)
+        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=0.5, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
-        self.watch(actor, Watched("actor", actor, [actor.mu], self.needs, skips_convolutions=True))
+        self.watch(actor, Watched("actor", actor, [actor.mu], self.needs, skips=CONVOLUTIONS))
 
 
 class DQNAttachment(AbstractModelAttachment):
@@ -195,7 +196,7 @@ class DQNAttachment(AbstractModelAttachment):
     @override
     def watch_networks(self) -> None:
         network, target = self._model.q_net, self._model.q_net_target
-        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips_convolutions=True))
+        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips=CONVOLUTIONS))
         self._undo += [
             target.register_forward_hook(self._after_target).remove,
             network.register_forward_hook(self._after_estimate).remove,

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.nn.functional import huber_loss
 from typing_extensions import override
 
+from aes_rl.gradients.taps import CONVOLUTIONS
 from aes_rl.integrations.hooked import is_stored
 from aes_rl.integrations.hosts import require
 from aes_rl.integrations.selection import Pending
@@ -47,7 +48,7 @@ class QRDQNAttachment(AbstractModelAttachment):
     @override
     def watch_networks(self) -> None:
         network, target = self._model.quantile_net, self._model.quantile_net_target
-        self.watch(network, Watched("critic", network, [network.quantile_net], self.needs, skips_convolutions=True))
+        self.watch(network, Watched("critic", network, [network.quantile_net], self.needs, skips=CONVOLUTIONS))
         self._undo += [
             target.register_forward_hook(self._after_target).remove,
             network.register_forward_hook(self._after_estimate).remove,
@@ -81,7 +82,7 @@ class TQCAttachment(AbstractEntropyAttachment):
     @override
     def watch_networks(self) -> None:
         critic, target = self._model.critic, self._model.critic_target
-        self.watch(critic, Watched("critic", critic, critic.q_networks, self.needs, skips_convolutions=True), is_stored)
+        self.watch(critic, Watched("critic", critic, critic.q_networks, self.needs, skips=CONVOLUTIONS), is_stored)
         self.watch_actor()
         self._undo += [
             target.register_forward_hook(self._after_target).remove,

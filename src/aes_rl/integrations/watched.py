@@ -29,25 +29,26 @@ class Watched:
         outputs: Sequence[nn.Module],
         needs: Signal,
         error_factor: float = 0.0,
-        skips_convolutions: bool = False,
+        skips: tuple[type[nn.Module], ...] = (),
     ):
         """Register the hooks.
 
         Args:
             name: Name of the network in the feedback, "actor" or "critic".
             network: The network.
-            outputs: Its output modules. Every output of the network must be the output of one of them.
+            outputs: Its output modules. Every output of the network must be the output of one of them, or go
+                through `weighted`.
             needs: Signals that batches may ask for.
             error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
                 |δ| = error_factor · B · |∂L/∂Q|.
-            skips_convolutions: Whether the norms leave out the parameters of convolutions. Otherwise they are rejected.
+            skips: Kinds of modules whose own parameters the norms leave out. Others without a closed form are rejected.
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
         self._factor = error_factor
-        self._taps = Taps(network, skips_convolutions=skips_convolutions) if Signal.GRADIENT_NORM in needs else None
+        self._taps = Taps(network, skips=skips) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
@@ -89,6 +90,10 @@ class Watched:
 
     def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Tensor) -> Tensor:
         del module, arguments
+        return self.weighted(output)
+
+    def weighted(self, output: Tensor) -> Tensor:
+        """An output of the network with the same values, whose gradient is weighted row by row."""
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
         # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
