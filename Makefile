@@ -91,6 +91,7 @@ learn: .venv/dev ## Train real tasks to a score, here and in the host libraries,
 
 learn-dqn: .venv/games ## Train DQN on CartPole, MinAtar, Pong and LunarLander; resumable; many hours
 	$(BIN)/python benchmarks/learn_dqn.py
+	$(BIN)/python benchmarks/learn_dqn.py --table
 
 results: .venv/demo ## Rebuild every table, figure and number of docs/results and docs/variance.md from results
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"

@@ -3,7 +3,7 @@
 One process, one run after the other; a run whose CSV exists is skipped, so an interrupted series continues with the
 next run. `--only cartpole breakout/prioritized` chooses tasks or runs, `--seeds 0 1` seeds. Every row of a CSV is one
 evaluation: environment steps, mean return of the greedy test episodes, mean return of the last 100 training episodes,
-updates, and seconds since the start of the run.
+updates, and seconds since the start of the run. `--table` prints the table of results/dqn/README.md.
 """
 
 import argparse
@@ -204,11 +204,41 @@ def runs(only: list[str], seeds: list[int] | None) -> Iterator[tuple[str, str, i
                     yield name, sampler, seed
 
 
+def table() -> str:
+    """Mean return during training and at its end, with 95 % bootstrap intervals over three seeds or more."""
+    returns: dict[tuple[str, str], list[list[float]]] = {}
+    for path in sorted(RESULTS.glob("*.csv")):
+        name, sampler, _ = path.stem.split("-")
+        with path.open(newline="") as file:
+            found = [float(row["test_return"]) for row in csv.DictReader(file)]
+        returns.setdefault((name, sampler), []).append(found)
+    lines = ["| task | sampler | seeds | mean return during training | return at the end |", "|---|---|---|---|---|"]
+    order = {(name, sampler): None for name in TASKS for _, samplers, _ in SERIES for sampler in samplers}
+    for name, sampler in order:
+        if (name, sampler) in returns:
+            own = np.array(returns[name, sampler])
+            cells = [_interval(own.mean(axis=1)), _interval(own[:, -1])]
+            lines.append(f"| {name} | {sampler} | {len(own)} | {cells[0]} | {cells[1]} |")
+    return "\n".join(lines)
+
+
+def _interval(values: np.ndarray) -> str:
+    if len(values) < 3:
+        return f"{values.mean():.1f}"
+    resampled = np.random.default_rng(0).choice(values, (10_000, len(values))).mean(axis=1)
+    low, high = np.percentile(resampled, [2.5, 97.5])
+    return f"{values.mean():.1f} ({low:.1f} to {high:.1f})"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", nargs="*", default=[], help="tasks or runs, such as cartpole or breakout/prioritized")
     parser.add_argument("--seeds", nargs="*", type=int, help="all by default")
+    parser.add_argument("--table", action="store_true", help="print the table of the finished runs and end")
     arguments = parser.parse_args()
+    if arguments.table:
+        print(table())
+        return
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     chosen = list(runs(arguments.only, arguments.seeds))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks import learn_dqn
 from scripts import environment_tables, figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
@@ -120,3 +121,8 @@ def test_the_idea_in_numbers() -> None:
     assert f"holds {100 * of['share_of_norms']:.0f} % of the sum" in idea
     assert f"draws it {100 * of['share_of_draws']:.0f} % of the time" in idea
     assert f"has {100 * of['oracle_ratio']:.0f} % of uniform sampling's cost" in idea
+
+
+def test_learning_curves_of_dqn() -> None:
+    """The table is that of the finished runs beside it."""
+    assert learn_dqn.table() in (ROOT / "results" / "dqn" / "README.md").read_text()
