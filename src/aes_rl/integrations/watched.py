@@ -100,7 +100,7 @@ class Watched:
         """An output of the network with the same values, whose gradient is weighted row by row."""
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
+        # A clone: what else uses the output itself, such as a tap or another output, must not see the weights twice.
         leaving = output.clone()
         weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
