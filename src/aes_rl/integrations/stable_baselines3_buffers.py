@@ -163,9 +163,7 @@ class SelectiveReplayBuffer(ReplayBuffer):
         )
         rewards = self._normalize_reward(rewards.reshape(-1, 1), env)
         ends = (ends * (1 - timeouts)).reshape(-1, 1)  # a time limit does not end the task
-        return self._samples(
-            observations, self.to_torch(actions), next_observations, *map(self.to_torch, (ends, rewards))
-        )
+        return self._samples(observations, self._owned(actions), next_observations, *map(self._owned, (ends, rewards)))
 
     def _returns_at(self, slots: Slots, env: VecNormalize | None) -> ReplayBufferSamples:
         """As `rows_at`, with the discounted sum of up to n rewards and the observation after the last of them.
@@ -184,8 +182,8 @@ class SelectiveReplayBuffer(ReplayBuffer):
         discounts = np.float32(self.gamma) ** lengths
         columns = (column.astype(np.float32).reshape(-1, 1) for column in (ends, rewards, discounts))
         observations, next_observations = self._observed(slots, lasts, env)
-        actions = self.to_torch(_flat(self.actions)[slots])
-        return self._samples(observations, actions, next_observations, *map(self.to_torch, columns))
+        actions = self._owned(_flat(self.actions)[slots])
+        return self._samples(observations, actions, next_observations, *map(self._owned, columns))
 
     def _observed(self, slots: Slots, lasts: Slots, env: VecNormalize | None) -> tuple[Any, Any]:
         """The observations of slots, and those after the steps in `lasts`, as tensors."""
@@ -223,8 +221,12 @@ class SelectiveReplayBuffer(ReplayBuffer):
 
     def _on_device(self, values: Observations) -> torch.Tensor | dict[str, torch.Tensor]:
         if isinstance(values, dict):
-            return {key: self.to_torch(value) for key, value in values.items()}
-        return self.to_torch(values)
+            return {key: self._owned(value) for key, value in values.items()}
+        return self._owned(values)
+
+    def _owned(self, values: Array) -> torch.Tensor:
+        """An array that nothing else uses, such as one read by indices, as a tensor; on the CPU without a copy."""
+        return self.to_torch(values, copy=False)
 
 
 class SelectiveDictReplayBuffer(SelectiveReplayBuffer, DictReplayBuffer):  # type: ignore[misc]

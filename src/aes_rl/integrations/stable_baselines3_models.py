@@ -196,7 +196,10 @@ class DQNAttachment(AbstractModelAttachment):
     @override
     def watch_networks(self) -> None:
         network, target = self._model.q_net, self._model.q_net_target
-        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips=CONVOLUTIONS))
+        # The gradient of the Huber loss gives the clipped error.
+        factor = 1.0 if self._clips_errors else 0.0
+        outputs = [network.q_net]
+        self.watch(network, Watched("critic", network, outputs, self.needs, factor, CONVOLUTIONS, False))
         self._undo += [
             target.register_forward_hook(self._after_target).remove,
             network.register_forward_hook(self._after_estimate).remove,
@@ -218,9 +221,8 @@ class DQNAttachment(AbstractModelAttachment):
 
     def _report_errors(self, errors: Callable[[], Float[Tensor, "B"]], pending: Pending) -> None:
         pending.critic_terms.append(lambda: _huber(errors()))
-        if Signal.TD_ERROR in pending.needs:
-            found = errors().abs()
-            pending.td_errors.append(found.clamp(max=1) if self._clips_errors else found)
+        if Signal.TD_ERROR in pending.needs and not self._clips_errors:
+            pending.td_errors.append(errors().abs())
 
 
 def _errors(

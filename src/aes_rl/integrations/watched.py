@@ -30,6 +30,7 @@ class Watched:
         needs: Signal,
         error_factor: float = 0.0,
         skips: tuple[type[nn.Module], ...] = (),
+        has_squared_loss: bool = True,
     ):
         """Register the hooks.
 
@@ -42,12 +43,14 @@ class Watched:
             error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
                 |δ| = error_factor · B · |∂L/∂Q|.
             skips: Kinds of modules whose own parameters the norms leave out. Others without a closed form are rejected.
+            has_squared_loss: Of a critic: whether L is that loss for all errors. If it is a Huber loss, the errors are
+                the clipped ones and the terms of L are reported elsewhere.
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
-        self._factor = error_factor
+        self._factor, self._has_squared_loss = error_factor, has_squared_loss
         self._taps = Taps(network, skips=skips) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
@@ -76,7 +79,8 @@ class Watched:
             pending.gradient_norm[self.name] = norms if others is None else others + norms
         if Signal.TD_ERROR in pending.needs:
             pending.td_errors += [_error(gradient, self._factor).abs() for gradient in self._gradients]
-        pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
+        if self._has_squared_loss:
+            pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
         self._tap, self._gradients = None, []
 
     def remove(self) -> None:
@@ -96,7 +100,7 @@ class Watched:
         """An output of the network with the same values, whose gradient is weighted row by row."""
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
+        # A clone: what else uses the output itself, such as a tap or another output, must not see the weights twice.
         leaving = output.clone()
         weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
@@ -108,11 +112,11 @@ class Watched:
         return gradient * weights
 
 
-def _error(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
-    """δ = factor · B · ∂L/∂Q."""
-    return factor * len(gradient) * gradient.squeeze(-1)
+def _error(gradient: Float[Tensor, "B K"], factor: float) -> Float[Tensor, "B"]:
+    """δ = factor · B · ∂L/∂Q, where at most one of the K outputs of a sample is in its loss."""
+    return factor * len(gradient) * gradient.sum(dim=-1)
 
 
-def _loss_terms(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+def _loss_terms(gradient: Float[Tensor, "B K"], factor: float) -> Float[Tensor, "B"]:
     """δ²/(2 · factor), whose mean over the batch is the critic's unweighted loss."""
     return _error(gradient, factor).square() / (2 * factor)
