@@ -15,6 +15,8 @@ from aes_rl.options import assigned
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
 from aes_rl.samplers.geometric import GeometricRule
+from aes_rl.samplers.la3p import LA3PRule
+from aes_rl.samplers.laber import LaBERRule
 from aes_rl.samplers.lap import LAPRule
 from aes_rl.samplers.last_value import LastValueRule
 from aes_rl.samplers.naive import NaiveRule
@@ -33,6 +35,8 @@ RULES: dict[str, type[AbstractRule]] = {
     "geometric": GeometricRule,
     "lap": LAPRule,
     "roer": ROERRule,
+    "laber": LaBERRule,
+    "la3p": LA3PRule,
     "naive": NaiveRule,
     "full-information": FullInformationRule,
 }
