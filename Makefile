@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-environments bench-replay bench-train bench-samplers bench-gpu bench-integrations bench-versions trace learn results clean
+.PHONY: help demo setup test check docs bench-environments bench-replay bench-train bench-samplers bench-gpu bench-integrations bench-versions bench-cliffwalk trace learn learn-dqn results clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -24,6 +24,10 @@ help: ## List the targets
 
 .venv/bench: .venv/torch pyproject.toml
 	$(PIP) --editable '.[bench]'
+	@touch $@
+
+.venv/games: .venv/torch pyproject.toml
+	$(PIP) --editable '.[games]'
 	@touch $@
 
 .venv/demo: .venv/torch pyproject.toml
@@ -73,6 +77,10 @@ bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou 
 bench-versions: .venv/bench ## Time this version against another checkout (BEFORE=path), interleaved; minutes
 	$(BIN)/python benchmarks/versions.py $(BEFORE)
 
+bench-cliffwalk: .venv/torch ## Count the updates that every sampler needs on Blind Cliffwalk; minutes
+	$(PIP) --editable .
+	$(BIN)/python benchmarks/cliffwalk.py
+
 bench-gpu: .venv/torch ## Time whole populations on an NVIDIA GPU, stage by stage; minutes
 	$(PIP) --editable .
 	$(BIN)/aes-rl bench gpu $(if $(UPDATE),--output benchmarks/results/gpu.json)
@@ -83,6 +91,10 @@ trace: .venv/dev ## Profile one training step and count the files, lines and fun
 learn: .venv/dev ## Train real tasks to a score, here and in the host libraries, and print the tables; hours
 	$(BIN)/python benchmarks/learn_integrations.py
 	$(BIN)/python benchmarks/learn.py
+
+learn-dqn: .venv/games ## Train DQN on CartPole, MinAtar, Pong and LunarLander; resumable; many hours
+	$(BIN)/python benchmarks/learn_dqn.py
+	$(BIN)/python benchmarks/learn_dqn.py --table
 
 results: .venv/demo ## Rebuild every table, figure and number of docs/results and docs/variance.md from results
 	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"

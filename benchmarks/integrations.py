@@ -30,14 +30,23 @@ def rows(count: int) -> list[np.ndarray]:
     return [generator.normal(size=(count, 1, size)).astype(np.float32) for size in (17, 17, 6)]
 
 
-def sb3(is_ours: bool) -> Step:
-    from stable_baselines3 import SAC
+def sb3(algorithm: str, is_ours: bool) -> Step:
+    import stable_baselines3
     from stable_baselines3.common.logger import configure
 
     from aes_rl.integrations.stable_baselines3 import SelectiveReplayBuffer, attach
 
     own = {"replay_buffer_class": SelectiveReplayBuffer, "replay_buffer_kwargs": {"sampler": Adaptive()}}
-    model = SAC("MlpPolicy", "HalfCheetah-v5", batch_size=256, seed=0, device="cpu", **(own if is_ours else {}))
+    kind, sizes = getattr(stable_baselines3, algorithm), {"net_arch": [256, 256]}
+    model = kind(
+        "MlpPolicy",
+        "HalfCheetah-v5",
+        policy_kwargs=sizes,
+        batch_size=256,
+        seed=0,
+        device="cpu",
+        **(own if is_ours else {}),
+    )
     model.set_logger(configure(format_strings=[]))
     if is_ours:
         attach(model)
@@ -64,7 +73,8 @@ def dqn(policy: str, sampler: str, is_ours: bool) -> Step:
 
     from aes_rl.integrations.stable_baselines3 import SelectiveReplayBuffer, attach
 
-    own = {"replay_buffer_class": SelectiveReplayBuffer, "replay_buffer_kwargs": {"sampler": sampler}}
+    choice = {"sampler": sampler, "total_updates": (ROUNDS + 1) * STEPS}
+    own = {"replay_buffer_class": SelectiveReplayBuffer, "replay_buffer_kwargs": choice}
     frames = gym.spaces.Box(0, 255, (4, 84, 84), np.uint8)
     space = frames if policy == "CnnPolicy" else gym.spaces.Box(-1, 1, (8,), np.float32)
     model = DQN(policy, SpacesOnly(space), buffer_size=1000, seed=0, device="cpu", **(own if is_ours else {}))
@@ -192,7 +202,8 @@ def torchrl(is_ours: bool) -> Step:
 
 
 HOSTS = {
-    "sb3": (sb3, "stable-baselines3"),
+    "sb3": (partial(sb3, "SAC"), "stable-baselines3"),
+    "sb3_td3": (partial(sb3, "TD3"), "stable-baselines3"),
     "sb3_dqn_mlp_prioritized": (partial(dqn, "MlpPolicy", "prioritized"), "stable-baselines3"),
     "sb3_dqn_cnn_prioritized": (partial(dqn, "CnnPolicy", "prioritized"), "stable-baselines3"),
     "sb3_dqn_cnn_predictive": (partial(dqn, "CnnPolicy", "predictive"), "stable-baselines3"),

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from aes_rl.study.grid import Study
+from benchmarks import learn_dqn
 from scripts import environment_tables, figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
@@ -199,3 +200,8 @@ def test_recorded_problems_have_the_same_numbers_on_both_pages() -> None:
     for batch, slots, others, predictive in rows:
         row = rf"\| {batch} \| {slots} \| shipped \|[^a-z]*\| finer \| {re.escape(others)} {predictive} \|"
         assert re.search(row, laboratory), (batch, slots)
+
+
+def test_learning_curves_of_dqn() -> None:
+    """The table is that of the finished runs beside it."""
+    assert learn_dqn.table() in (ROOT / "results" / "dqn" / "README.md").read_text()

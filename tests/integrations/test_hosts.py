@@ -9,7 +9,7 @@ from packaging.requirements import Requirement
 
 from aes_rl.integrations.hosts import require
 
-ADAPTERS = {"stable_baselines3": "sb3", "torchrl": "torchrl", "tianshou": "tianshou"}
+ADAPTERS = {"stable_baselines3": "sb3", "torchrl": "torchrl", "tianshou": "tianshou", "skrl": "skrl"}
 
 
 @pytest.mark.parametrize("host", ADAPTERS)

@@ -192,7 +192,7 @@ def test_the_captured_fraction_is_measured_and_changes_nothing() -> None:
 
 def test_clips_errors_is_refused_where_the_loss_clips_nothing() -> None:
     model = SAC("MlpPolicy", "Pendulum-v1", device="cpu", replay_buffer_class=SelectiveReplayBuffer, buffer_size=100)
-    with pytest.raises(UserError, match=r"clips_errors is True, and SAC .*; omit clips_errors"):
+    with pytest.raises(UserError, match=r"clips_errors is True, and the loss of SAC .*; omit clips_errors"):
         attach(model, clips_errors=True)
 
 

@@ -125,7 +125,8 @@ class NaivePredictive(NaiveSampler):
 
     def __init__(self, capacity, floor, memory, refresh_every):
         super().__init__(capacity)
-        self.floor, self.keep, self.refresh_every = floor, 1 - 1 / memory, refresh_every
+        self.floor, self.last_floor = 1.0, floor
+        self.keep, self.refresh_every = 1 - 1 / memory, refresh_every
         self.logs, self.seen = [0.0] * capacity, [0] * capacity
         self.moments = np.zeros(3)
         self.pairs = np.zeros((24, 2))
@@ -171,6 +172,7 @@ class NaivePredictive(NaiveSampler):
             self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
 
     def advance(self, update_step):
+        self.floor = max(self.last_floor, self.refresh_every / (self.refresh_every + update_step))
         is_early = update_step < self.refresh_every and update_step in (1, 2, 4, 8)
         if is_early or update_step % self.refresh_every == 0:
             self.masses = [self.mass(slot) for slot in range(len(self.masses))]
@@ -181,7 +183,7 @@ class NaiveDeviation(NaiveSampler):
 
     def __init__(self, capacity, floor, memory, mean_memory, refresh_every):
         super().__init__(capacity)
-        self.floor, self.refresh_every = floor, refresh_every
+        self.floor, self.last_floor, self.refresh_every = 1.0, floor, refresh_every
         self.keep, self.keep_mean = 1 - 1 / memory, 1 - 1 / mean_memory
         self.deviations, self.since, self.reports = [0.0] * capacity, [0] * capacity, [0] * capacity
         self.logs, self.pairs = [], {}
@@ -239,6 +241,7 @@ class NaiveDeviation(NaiveSampler):
             self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
 
     def advance(self, update_step):
+        self.floor = max(self.last_floor, self.refresh_every / (self.refresh_every + update_step))
         is_early = update_step < self.refresh_every and update_step in (1, 2, 4, 8)
         if is_early or update_step % self.refresh_every == 0:
             self.masses = [self.mass(slot) for slot in range(len(self.masses))]

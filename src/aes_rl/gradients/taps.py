@@ -19,7 +19,8 @@ from torch.autograd.function import once_differentiable
 from aes_rl.gradients.norms import CLOSED_FORMS, ClosedForm
 
 Reduction = Literal["mean", "sum"]
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+"""Layers without a closed form of the per-sample norm."""
 
 
 class Taps:
@@ -37,12 +38,12 @@ class Taps:
     Forward passes outside `recording`, such as that of the critic in the actor's loss, are ignored and cost nothing.
     """
 
-    def __init__(self, network: nn.Module, is_functional: bool = False, skips_convolutions: bool = False):
+    def __init__(self, network: nn.Module, is_functional: bool = False, skips: tuple[type[nn.Module], ...] = ()):
         """Attach to every layer with trained parameters; raise on the first that has no closed form.
 
         `is_functional` means that the network is called with substituted parameters, possibly with several sets of them
-        in one pass. Their squared norms are then summed. `skips_convolutions` leaves the parameters of convolutions out
-        of the norms.
+        in one pass. Their squared norms are then summed. `skips` are kinds of modules whose own parameters are left out
+        of the norms, such as `CONVOLUTIONS`.
         """
         self._is_functional = is_functional
         self._seen: set[str] = set()
@@ -51,7 +52,7 @@ class Taps:
         layers: list[tuple[str, nn.Module]] = []
         for name, layer in network.named_modules():
             trained = [p for p in layer.parameters(recurse=False) if p.requires_grad]
-            if not trained or (skips_convolutions and isinstance(layer, _CONVOLUTIONS)):
+            if not trained or isinstance(layer, skips):
                 continue
             if type(layer) not in CLOSED_FORMS:
                 raise TypeError(

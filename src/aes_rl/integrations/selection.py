@@ -241,7 +241,8 @@ class Selection:
     def _feed(self, pending: Pending) -> None:
         errors, draw = pending.td_errors, pending.draw
         assert draw is not None
-        error = torch.stack(errors).mean(dim=0).detach().cpu().unsqueeze(0) if errors else None
+        mean = errors[0] if len(errors) == 1 else torch.stack(errors).mean(dim=0) if errors else None
+        error = None if mean is None else mean.detach().cpu().unsqueeze(0)
         norms = {name: norm.detach().cpu().unsqueeze(0) for name, norm in pending.gradient_norm.items()}
         self.sampler.feedback(draw, Signals(error, norms))
         slots, is_current = slots_of(pending), self.sampler.distribution.is_current(draw)

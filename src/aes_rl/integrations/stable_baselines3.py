@@ -1,4 +1,4 @@
-"""Samplers for Stable-Baselines3: replay buffer classes, and `attach` for DQN, SAC, TD3 and DDPG.
+"""Samplers for Stable-Baselines3: replay buffer classes, and `attach` for DQN, SAC, TD3 and DDPG, QR-DQN and TQC.
 
     model = SAC("MlpPolicy", env, replay_buffer_class=SelectiveReplayBuffer)
     attach(model)
@@ -7,249 +7,80 @@
 The training step of the library is not changed.
 """
 
-import copy
-from abc import abstractmethod
-from collections.abc import Callable
-from functools import partial
-
-import torch
-from jaxtyping import Float
-from torch import Tensor, nn
-from torch.nn.functional import smooth_l1_loss
-from typing_extensions import override
+import sys
 
 from aes_rl.errors import UserError
-from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, rows_of, without_steps
-from aes_rl.integrations.selection import Array as Slots
-from aes_rl.integrations.selection import Pending, Selection
 from aes_rl.integrations.stable_baselines3_buffers import (
     SelectiveDictReplayBuffer,
     SelectiveReplayBuffer,
     selective,
 )
-from aes_rl.integrations.watched import Watched
-from aes_rl.types import Signal
+from aes_rl.integrations.stable_baselines3_models import (
+    AbstractModelAttachment,
+    DQNAttachment,
+    SACAttachment,
+    TD3Attachment,
+    updates_of_run,
+)
 
 # isort: split
 from stable_baselines3 import DDPG, DQN, SAC, TD3
-from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
-from stable_baselines3.common.type_aliases import ReplayBufferSamples, TrainFreq, TrainFrequencyUnit
 
 __all__ = ["AbstractModelAttachment", "SelectiveDictReplayBuffer", "SelectiveReplayBuffer", "attach", "updates_of_run"]
 
-_SUPPORTED = (DQN, SAC, TD3, DDPG)
-
-
-class AbstractModelAttachment(AbstractHookedAttachment):
-    """A model of Stable-Baselines3 with weighted losses."""
-
-    def __init__(self, model: OffPolicyAlgorithm, measure_every: int | None):
-        self._host = model
-        self._logger: Logger | None = None
-        super().__init__(model, measure_every)
-
-    @abstractmethod
-    def watch_networks(self) -> None:
-        """Watch every network that the model trains."""
-
-    @abstractmethod
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        """All optimizers of the model. Every update steps the last one."""
-
-    @override
-    def install(self) -> None:
-        self.watch_networks()
-        # `learn` makes a logger, so it is known when the first update is made.
-        followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
-        self._undo += [followed.remove, self._leave_logger]
-        self.selection().infer_length = partial(updates_of_run, self._host)
-
-    @override
-    def selection(self) -> Selection:
-        return selective(self._host.replay_buffer).selection  # the model may have loaded another buffer
-
-    @override
-    def device(self) -> torch.device:
-        return self._host.device
-
-    @override
-    def differentiate(self, slots: Slots) -> None:
-        model, buffer = self._host, selective(self._host.replay_buffer)
-        fixed, twin = copy.copy(buffer), copy.copy(model)
-        vars(fixed)["sample"] = lambda _, env=None: buffer.rows_at(slots, env)
-        twin.replay_buffer, twin.tau = fixed, 0.0
-        twin._n_updates = getattr(model, "policy_delay", 1) - 1  # TD3 trains its actor in this update
-        twin.set_logger(Logger(None, []))
-        was_training = model.policy.training
-        with without_steps(self.optimizers()):
-            twin.train(gradient_steps=1, batch_size=len(slots))
-        model.policy.set_training_mode(was_training)
-
-    def _follow_logger(self, *arguments: object) -> None:
-        """Add the metrics to everything that the model's current logger writes."""
-        del arguments
-        logger = self._host.logger
-        if logger is self._logger:
-            return
-        self._leave_logger()
-        self._logger, dump = logger, logger.dump
-
-        def dump_with_metrics(step: int = 0) -> None:
-            if logger.output_formats:
-                for name, value in self.metrics().items():
-                    logger.record(f"selection/{name}", value)
-            dump(step)
-
-        vars(logger)["dump"] = dump_with_metrics
-
-    def _leave_logger(self) -> None:
-        if self._logger is not None:
-            del vars(self._logger)["dump"]
-            self._logger = None
-
-
-class ActorCriticAttachment(AbstractModelAttachment):
-    """SAC, TD3 or DDPG with weighted losses."""
-
-    def __init__(self, model: SAC | TD3, measure_every: int | None):
-        self._model = model
-        super().__init__(model, measure_every)
-
-    @override
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        model = self._model
-        temperature = model.ent_coef_optimizer if isinstance(model, SAC) else None
-        own = [] if temperature is None else [temperature]
-        return [*own, model.actor.optimizer, model.critic.optimizer]
-
-    @override
-    def watch_networks(self) -> None:
-        model, needs = self._model, self.needs
-        actor, critic = model.actor, model.critic
-        # The loss per critic is ½δ² in SAC and δ² in TD3 and DDPG.
-        factor = 1.0 if isinstance(model, SAC) else 0.5
-        self.watch(
-            critic, Watched("critic", critic, critic.q_networks, needs, factor, skips_convolutions=True), is_stored
-        )
-        if isinstance(model, SAC):
-            heads = [actor.mu, actor.get_submodule("log_std")]
-            self._watch_sac(model, Watched("actor", actor, heads, needs, skips_convolutions=True))
-        else:
-            self.watch(actor, Watched("actor", actor, [actor.mu], needs, skips_convolutions=True))
-
-    def _watch_sac(self, model: SAC, watched: Watched) -> None:
-        """Watch SAC's actor, and weight the temperature loss, which uses its log probabilities."""
-        actor = model.actor
-        original = actor.action_log_prob
-        log_probability: dict[str, torch.Tensor] = {}
-
-        def action_log_prob(observation: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-            pending = self.pending(rows_of(observation))
-            if pending is None:
-                return original(observation)
-            self.open(watched, pending)
-            try:
-                action, log = original(observation)
-            finally:
-                watched.close()
-            log_probability["last"] = log.detach().reshape(-1)
-            return action, log
-
-        def weigh(*arguments: object) -> None:
-            del arguments
-            pending = self.current()
-            if pending is not None and "last" in log_probability:
-                surplus = log_probability.pop("last") + float(model.target_entropy)
-                assert model.log_ent_coef is not None
-                model.log_ent_coef.grad = -(pending.weights * surplus).mean().reshape(1)
-
-        vars(actor)["action_log_prob"] = action_log_prob
-        self._undo += [watched.remove, partial(vars(actor).pop, "action_log_prob")]
-        if model.ent_coef_optimizer is not None:
-            self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
-
-
-class DQNAttachment(AbstractModelAttachment):
-    """DQN with a weighted loss. Its one network is reported as the critic.
-
-    The library's gradient clip comes after the backward pass, so it acts on the weighted gradient.
-    """
-
-    def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
-        self._model = model
-        self._clips_errors = clips_errors
-        self._next_values: Float[Tensor, "B actions"] | None = None
-        super().__init__(model, measure_every)
-
-    @override
-    def optimizers(self) -> list[torch.optim.Optimizer]:
-        return [self._model.policy.optimizer]
-
-    @override
-    def watch_networks(self) -> None:
-        network, target = self._model.q_net, self._model.q_net_target
-        self.watch(network, Watched("critic", network, [network.q_net], self.needs, skips_convolutions=True))
-        self._undo += [
-            target.register_forward_hook(self._after_target).remove,
-            network.register_forward_hook(self._after_estimate).remove,
-        ]
-
-    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network, arguments
-        self._next_values = output.detach()
-
-    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        """Remember how to compute the errors of this batch; they are computed only if they are used."""
-        del network, arguments
-        pending, following = self.pending(len(output)), self._next_values
-        if pending is None or pending.batch is None or following is None:
-            return
-        self._next_values = None
-        errors = partial(_errors, output.detach(), following, pending.batch, self._model.gamma)
-        pending.sources.append(partial(self._report_errors, errors))
-
-    def _report_errors(self, errors: Callable[[], Float[Tensor, "B"]], pending: Pending) -> None:
-        pending.critic_terms.append(lambda: _huber(errors()))
-        if Signal.TD_ERROR in pending.needs:
-            found = errors().abs()
-            pending.td_errors.append(found.clamp(max=1) if self._clips_errors else found)
-
-
-def _errors(
-    values: Float[Tensor, "B actions"], following: Float[Tensor, "B actions"], batch: ReplayBufferSamples, gamma: float
-) -> Float[Tensor, "B"]:
-    """δ = r + γ (1 − terminated) max_a Q'(s', a) − Q(s, a), not clipped."""
-    discounts = gamma if batch.discounts is None else batch.discounts
-    target = batch.rewards + (1 - batch.dones) * discounts * following.amax(dim=1, keepdim=True)
-    return (target - values.gather(1, batch.actions.long())).squeeze(1)
-
-
-def _huber(errors: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
-    """½δ² for |δ| < 1, else |δ| − ½: the loss of each sample in DQN."""
-    return smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+_KINDS: dict[type[OffPolicyAlgorithm], type[AbstractModelAttachment]]
+_KINDS = {DQN: DQNAttachment, SAC: SACAttachment, TD3: TD3Attachment, DDPG: TD3Attachment}
 
 
 def attach(
     model: OffPolicyAlgorithm, measure_every: int | None = None, *, clips_errors: bool | None = None
 ) -> AbstractModelAttachment:
-    """Weight the losses of DQN, SAC, TD3 or DDPG and give the sampler the norms and TD errors of every batch.
+    """Weight the losses of a model and give the sampler the gradient norms and TD errors of every batch.
 
     What `metrics` of the result returns is added to the model's log, with the prefix "selection/".
 
     Args:
-        model: The model, made with `replay_buffer_class=SelectiveReplayBuffer`.
+        model: DQN, SAC, TD3, DDPG, or QR-DQN or TQC of sb3-contrib, made with
+            `replay_buffer_class=SelectiveReplayBuffer`.
         measure_every: Number of updates after which the next log also measures the captured fraction; None for never.
         clips_errors: Only for DQN: whether the TD errors given to the sampler are clipped to [−1, 1], as its Huber loss
             clips their gradient. True by default.
     """
-    if not any(isinstance(model, kind) and type(model).train is kind.train for kind in _SUPPORTED):
-        names = ", ".join(kind.__name__ for kind in _SUPPORTED)
-        raise TypeError(
-            f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override "
-            "train()"
+    kind = _attachment_for(model)
+    _check_options(model, selective(model.replay_buffer))
+    if isinstance(model, DQN):
+        return DQNAttachment(model, measure_every, clips_errors is not False)
+    if clips_errors is not None:
+        raise UserError(
+            f"clips_errors is {clips_errors}, and the loss of {type(model).__name__} does not clip its TD errors; omit "
+            "clips_errors"
         )
-    buffer = selective(model.replay_buffer)
+    return kind(model, measure_every)
+
+
+def _attachment_for(model: OffPolicyAlgorithm) -> type[AbstractModelAttachment]:
+    kinds = dict(_KINDS)
+    if "sb3_contrib" in sys.modules:  # otherwise the model is none of its
+        from aes_rl.integrations import stable_baselines3_quantiles as contrib
+
+        kinds |= {contrib.QRDQN: contrib.QRDQNAttachment, contrib.TQC: contrib.TQCAttachment}
+        if isinstance(model, contrib.CrossQ):
+            raise TypeError(
+                "CrossQ cannot be attached: its BatchNorm layers make the loss of a sample depend on the whole batch, "
+                "so there is no gradient per sample; use SAC or TQC"
+            )
+    for kind, attachment in kinds.items():
+        if isinstance(model, kind) and type(model).train is kind.train:
+            return attachment
+    names = ", ".join(kind.__name__ for kind in kinds)
+    raise TypeError(
+        f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override train()"
+    )
+
+
+def _check_options(model: OffPolicyAlgorithm, buffer: SelectiveReplayBuffer) -> None:
+    """Reject options of the model that the buffer does not follow, and exploration without per-sample norms."""
     if model.n_steps not in (1, buffer.n_steps):
         raise UserError(
             f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
@@ -264,39 +95,3 @@ def attach(
         raise UserError(
             "use_sde is on; state-dependent exploration has no closed form for the per-sample norms, use use_sde=False"
         )
-    if isinstance(model, DQN):
-        return DQNAttachment(model, measure_every, clips_errors is not False)
-    assert isinstance(model, SAC | TD3)
-    if clips_errors is not None:
-        raise UserError(
-            f"clips_errors is {clips_errors}, and {type(model).__name__} has a squared loss, which clips nothing; "
-            "omit clips_errors"
-        )
-    return ActorCriticAttachment(model, measure_every)
-
-
-def updates_of_run(model: OffPolicyAlgorithm) -> int:
-    """Number of updates that the current call of `learn` makes.
-
-    A rollout is F = train_freq · n_envs steps. After every rollout that ends later than learning_starts, the model
-    makes gradient_steps updates (F if negative). For T steps in all: gradient_steps · (⌈T/F⌉ − ⌊learning_starts/F⌋).
-    """
-    frequency, start = model.train_freq, model._num_timesteps_at_start
-    steps = model._total_timesteps - start
-    if steps <= 0:
-        raise UserError(
-            "the length of the run is unknown before learn(), and a transition was stored: give total_updates in "
-            "replay_buffer_kwargs"
-        )
-    assert isinstance(frequency, TrainFreq)
-    waiting = max(0, model.learning_starts - start)
-    if frequency.unit is TrainFrequencyUnit.EPISODE:
-        if model.gradient_steps >= 0:
-            raise UserError(
-                f"train_freq is {frequency.frequency} episodes of unknown length, so the number of updates is unknown: "
-                "give total_updates in replay_buffer_kwargs"
-            )
-        return max(1, steps - waiting)  # one update per step, up to the length of an episode
-    rollout = frequency.frequency * model.n_envs
-    rollouts = -(-steps // rollout) - waiting // rollout
-    return max(1, rollouts * (model.gradient_steps if model.gradient_steps >= 0 else rollout))

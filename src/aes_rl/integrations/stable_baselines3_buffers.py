@@ -1,7 +1,7 @@
 """Replay buffers of Stable-Baselines3 whose slots are chosen by a sampler.
 
-Slots may be written in any order. Features that rely on neighbouring slots are rejected, except for n-step returns with
-a sampler that overwrites the oldest transition first.
+Slots may be written in any order. Features that rely on neighbouring slots need a sampler that overwrites the oldest
+transition first, and are rejected with others; hindsight replay is always rejected.
 """
 
 from collections.abc import Callable
@@ -44,6 +44,8 @@ class SelectiveReplayBuffer(ReplayBuffer):
 
     _samples: ClassVar[Callable[..., ReplayBufferSamples]] = ReplayBufferSamples
     n_steps = 1  # of buffers that were saved before they had it
+    _steps = 0
+    """Number of steps stored since the buffer was empty, one transition of every environment each."""
 
     def __new__(
         cls, buffer_size: int = 0, observation_space: spaces.Space[Any] | None = None, *rest: object, **options: object
@@ -82,9 +84,10 @@ class SelectiveReplayBuffer(ReplayBuffer):
                 of the model and of `learn`.
             n_steps: Number of rewards in a return. Above one, the sampler must overwrite the oldest transition first.
             gamma: Discount of the rewards in an n-step return; that of the model.
-            **options: Other options of the host's buffer.
+            **options: Other options of the host's buffer. With `optimize_memory_usage`, observations are stored once,
+                in a ring of one row more than the buffer has, and the sampler must overwrite the oldest first.
         """
-        _refuse(options)
+        _refuse(options, observation_space)
         if isinstance(observation_space, spaces.Dict) != isinstance(self, DictReplayBuffer):
             raise UserError(
                 f"the observation space is a {type(observation_space).__name__}, which a {type(self).__name__} cannot "
@@ -102,10 +105,18 @@ class SelectiveReplayBuffer(ReplayBuffer):
         self.selection = Selection(sampler, capacity, seed, total_updates, length_is_inferred=True)
         checks.count("n_steps", n_steps)
         self.n_steps, self.gamma = n_steps, gamma
-        if n_steps > 1 and not self.selection.keeps_order:
+        if self.optimize_memory_usage:
+            self._require_order("optimize_memory_usage is on", "optimize_memory_usage=False")
+            self.observations = np.zeros((self.buffer_size + 1, *self.observations.shape[1:]), self.observations.dtype)
+        if n_steps > 1:
+            self._require_order(f"n_steps is {n_steps}", "n_steps=1")
+
+    def _require_order(self, option: str, remedy: str) -> None:
+        name = self.selection.name
+        if not self.selection.keeps_order:
             raise UserError(
-                f"n_steps is {n_steps}, and {self.selection.name} does not overwrite the oldest transition first, so "
-                f'the next step of a transition is unknown; use {self.selection.name}(overwrite="fifo") or n_steps=1'
+                f"{option}, and {name} does not overwrite the oldest transition first, so the next step of a "
+                f'transition is unknown; use {name}(overwrite="fifo") or {remedy}'
             )
 
     @override
@@ -123,8 +134,12 @@ class SelectiveReplayBuffer(ReplayBuffer):
         self.pos += 1  # the host's own counters
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
-        _write(self.observations, slots, obs)
-        _write(self.next_observations, slots, next_obs)
+        self._steps += 1
+        _write(self.observations, self._row_of(slots), obs)
+        if self.optimize_memory_usage:
+            _write(self.observations, self._row_of(slots, ahead=1), next_obs)
+        else:
+            _write(self.next_observations, slots, next_obs)
         _write(self.actions, slots, action)
         _write(self.rewards, slots, reward)
         _write(self.dones, slots, done)
@@ -142,18 +157,13 @@ class SelectiveReplayBuffer(ReplayBuffer):
         """The transitions in these slots as tensors."""
         if self.n_steps > 1:
             return self._returns_at(slots, env)
-        observations, next_observations = (
-            self._on_device(self._normalize_obs(_read(arrays, slots), env))
-            for arrays in (self.observations, self.next_observations)
-        )
+        observations, next_observations = self._observed(slots, slots, env)
         actions, rewards, ends, timeouts = (
             _flat(array)[slots] for array in (self.actions, self.rewards, self.dones, self.timeouts)
         )
         rewards = self._normalize_reward(rewards.reshape(-1, 1), env)
         ends = (ends * (1 - timeouts)).reshape(-1, 1)  # a time limit does not end the task
-        return self._samples(
-            observations, self.to_torch(actions), next_observations, *map(self.to_torch, (ends, rewards))
-        )
+        return self._samples(observations, self._owned(actions), next_observations, *map(self._owned, (ends, rewards)))
 
     def _returns_at(self, slots: Slots, env: VecNormalize | None) -> ReplayBufferSamples:
         """As `rows_at`, with the discounted sum of up to n rewards and the observation after the last of them.
@@ -171,17 +181,38 @@ class SelectiveReplayBuffer(ReplayBuffer):
         ends = _flat(self.dones)[lasts] * (1 - _flat(self.timeouts)[lasts])
         discounts = np.float32(self.gamma) ** lengths
         columns = (column.astype(np.float32).reshape(-1, 1) for column in (ends, rewards, discounts))
-        return self._samples(
-            self._on_device(self._normalize_obs(_read(self.observations, slots), env)),
-            self.to_torch(_flat(self.actions)[slots]),
-            self._on_device(self._normalize_obs(_read(self.next_observations, lasts), env)),
-            *map(self.to_torch, columns),
-        )
+        observations, next_observations = self._observed(slots, lasts, env)
+        actions = self._owned(_flat(self.actions)[slots])
+        return self._samples(observations, actions, next_observations, *map(self._owned, columns))
+
+    def _observed(self, slots: Slots, lasts: Slots, env: VecNormalize | None) -> tuple[Any, Any]:
+        """The observations of slots, and those after the steps in `lasts`, as tensors."""
+        before = _read(self.observations, self._row_of(slots))
+        if self.optimize_memory_usage:
+            after = _read(self.observations, self._row_of(lasts, ahead=1))
+        else:
+            after = _read(self.next_observations, lasts)
+        return self._on_device(self._normalize_obs(before, env)), self._on_device(self._normalize_obs(after, env))
+
+    def _row_of(self, slots: Slots, ahead: int = 0) -> Slots:
+        """Where the observations of these slots, or of `ahead` steps later, are stored.
+
+        A ring of N + 1 rows holds the N + 1 observations of N steps. A step's row moves by one against its slot in
+        every lap, so it follows from the step's number.
+        """
+        if not self.optimize_memory_usage:
+            return slots
+        rows, environments = np.divmod(slots, self.n_envs)
+        newest = self._steps - 1
+        steps = newest - (newest - rows) % self.buffer_size
+        ring: Slots = (steps + ahead) % (self.buffer_size + 1) * self.n_envs + environments
+        return ring
 
     @override
     def reset(self) -> None:
         """Remove all transitions and reset the sampler."""
         super().reset()
+        self._steps = 0
         self.selection = self.selection.emptied()
 
     def discard(self) -> None:
@@ -190,8 +221,12 @@ class SelectiveReplayBuffer(ReplayBuffer):
 
     def _on_device(self, values: Observations) -> torch.Tensor | dict[str, torch.Tensor]:
         if isinstance(values, dict):
-            return {key: self.to_torch(value) for key, value in values.items()}
-        return self.to_torch(values)
+            return {key: self._owned(value) for key, value in values.items()}
+        return self._owned(values)
+
+    def _owned(self, values: Array) -> torch.Tensor:
+        """An array that nothing else uses, such as one read by indices, as a tensor; on the CPU without a copy."""
+        return self.to_torch(values, copy=False)
 
 
 class SelectiveDictReplayBuffer(SelectiveReplayBuffer, DictReplayBuffer):  # type: ignore[misc]
@@ -212,14 +247,20 @@ def selective(buffer: ReplayBuffer | None) -> SelectiveReplayBuffer:
     )
 
 
-def _refuse(options: dict[str, object]) -> None:
+def _refuse(options: dict[str, object], observation_space: spaces.Space[Any]) -> None:
     if not _OF_HINDSIGHT.isdisjoint(options):
         raise UserError(_NO_HINDSIGHT)
     if options.get("optimize_memory_usage"):
-        raise UserError(
-            "optimize_memory_usage stores next observations in the next slot, and these samplers overwrite slots in "
-            "any order; use optimize_memory_usage=False"
-        )
+        if isinstance(observation_space, spaces.Dict):
+            raise UserError(
+                "optimize_memory_usage is on, which the library does not have for Dict observations; use "
+                "optimize_memory_usage=False"
+            )
+        if options.get("handle_timeout_termination", True):
+            raise UserError(
+                "optimize_memory_usage is on, which keeps no observation from after a time limit; add "
+                "handle_timeout_termination=False to replay_buffer_kwargs, or use optimize_memory_usage=False"
+            )
 
 
 def _flat(array: Array) -> Array:

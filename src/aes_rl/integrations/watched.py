@@ -29,25 +29,29 @@ class Watched:
         outputs: Sequence[nn.Module],
         needs: Signal,
         error_factor: float = 0.0,
-        skips_convolutions: bool = False,
+        skips: tuple[type[nn.Module], ...] = (),
+        has_squared_loss: bool = True,
     ):
         """Register the hooks.
 
         Args:
             name: Name of the network in the feedback, "actor" or "critic".
             network: The network.
-            outputs: Its output modules. Every output of the network must be the output of one of them.
+            outputs: Its output modules. Every output of the network must be the output of one of them, or go
+                through `weighted`.
             needs: Signals that batches may ask for.
             error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
                 |δ| = error_factor · B · |∂L/∂Q|.
-            skips_convolutions: Whether the norms leave out the parameters of convolutions. Otherwise they are rejected.
+            skips: Kinds of modules whose own parameters the norms leave out. Others without a closed form are rejected.
+            has_squared_loss: Of a critic: whether L is that loss for all errors. If it is a Huber loss, the errors are
+                the clipped ones and the terms of L are reported elsewhere.
         """
         if getattr(network, _MARK, False):
             raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
         self._network = network
-        self._factor = error_factor
-        self._taps = Taps(network, skips_convolutions=skips_convolutions) if Signal.GRADIENT_NORM in needs else None
+        self._factor, self._has_squared_loss = error_factor, has_squared_loss
+        self._taps = Taps(network, skips=skips) if Signal.GRADIENT_NORM in needs else None
         self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
         setattr(network, _MARK, True)
         self._pending: Pending | None = None
@@ -75,7 +79,8 @@ class Watched:
             pending.gradient_norm[self.name] = norms if others is None else others + norms
         if Signal.TD_ERROR in pending.needs:
             pending.td_errors += [_error(gradient, self._factor).abs() for gradient in self._gradients]
-        pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
+        if self._has_squared_loss:
+            pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
         self._tap, self._gradients = None, []
 
     def remove(self) -> None:
@@ -89,9 +94,13 @@ class Watched:
 
     def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Tensor) -> Tensor:
         del module, arguments
+        return self.weighted(output)
+
+    def weighted(self, output: Tensor) -> Tensor:
+        """An output of the network with the same values, whose gradient is weighted row by row."""
         if self._pending is None or not torch.is_grad_enabled() or not output.requires_grad:
             return output
-        # A clone, because the taps register hooks on the output itself and must see the weighted gradient.
+        # A clone: what else uses the output itself, such as a tap or another output, must not see the weights twice.
         leaving = output.clone()
         weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
@@ -103,11 +112,11 @@ class Watched:
         return gradient * weights
 
 
-def _error(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
-    """δ = factor · B · ∂L/∂Q."""
-    return factor * len(gradient) * gradient.squeeze(-1)
+def _error(gradient: Float[Tensor, "B K"], factor: float) -> Float[Tensor, "B"]:
+    """δ = factor · B · ∂L/∂Q, where at most one of the K outputs of a sample is in its loss."""
+    return factor * len(gradient) * gradient.sum(dim=-1)
 
 
-def _loss_terms(gradient: Float[Tensor, "B 1"], factor: float) -> Float[Tensor, "B"]:
+def _loss_terms(gradient: Float[Tensor, "B K"], factor: float) -> Float[Tensor, "B"]:
     """δ²/(2 · factor), whose mean over the batch is the critic's unweighted loss."""
     return _error(gradient, factor).square() / (2 * factor)

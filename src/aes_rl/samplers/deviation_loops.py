@@ -94,10 +94,16 @@ def _line(sums, mean, variance):
     return 0.5 * (mean + new - slope * known + 0.5 * residual), 0.5 * slope
 
 
+@njit(cache=True, inline="always")
+def _fade(values, keep):
+    for k in range(len(values)):  # a loop: an assignment to a slice takes seconds to compile
+        values[k] *= keep
+
+
 @njit(cache=True)
 def _fit(sums, mean, variance, lines):
     for bucket in range(len(lines)):
-        lines[bucket] = _line(sums[bucket], mean, variance)
+        lines[bucket, 0], lines[bucket, 1] = _line(sums[bucket], mean, variance)
 
 
 @njit(cache=True, inline="always")
@@ -124,8 +130,9 @@ def _observe(
     batch = slots.shape[1]
     logs, weights = np.empty(batch), np.empty(batch)
     for member in range(slots.shape[0]):
-        moments[member] *= keep_moments
-        sums[member] *= keep_sums
+        _fade(moments[member], keep_moments)
+        for bucket in range(sums.shape[1]):
+            _fade(sums[member, bucket], keep_sums)
         for position in range(batch):
             slot = np.uint64(slots[member, position])
             prefetch(deviations[member], slot)

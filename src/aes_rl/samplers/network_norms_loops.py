@@ -26,7 +26,8 @@ def balance(
 @njit(cache=True)
 def _count(sums, weights, is_current, keep):
     for member in range(weights.shape[0]):
-        sums[member] *= keep
+        for k in range(sums.shape[1]):
+            sums[member, k] *= keep
         for position in range(weights.shape[1]):
             if is_current[member, position]:
                 sums[member, 0] += weights[member, position]

@@ -23,7 +23,8 @@ class Predictive:
     """Predictive selection (docs/samplers/predictive.md)."""
 
     floor: float = 0.1
-    """κ: probability reserved for uniform draws; no weight exceeds 1/κ."""
+    """κ: probability reserved for uniform draws after the warm-up; no weight exceeds 1/κ. In update t, while little is
+    known, it is at least 1/(1 + t/refresh_every)."""
     memory: int = 10_000
     """Time constant, in updates, of the statistics per member."""
     refresh_every: int = 1000
@@ -61,7 +62,7 @@ class PredictiveRule(AbstractRule):
     def __init__(self, config: Predictive, setting: Setting):
         self.config = config
         self.setting = setting
-        self.floor = config.floor
+        self.floor = self._floor_after(0)
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
         # The mass of a drawn slot is used until the next forecast of all slots, so its mean age is half that period.
@@ -87,10 +88,15 @@ class PredictiveRule(AbstractRule):
     @override
     def advance(self, update_step: int) -> Float[Array, "p N"] | None:
         """Forecast all slots every `refresh_every` updates and, before the first of these, after updates 1, 2, 4, …."""
+        self.floor = self._floor_after(update_step)
         is_early = update_step < self.config.refresh_every and update_step.bit_count() == 1
         if is_early or update_step % self.config.refresh_every == 0:
             return self.forecast.masses()
         return None
+
+    def _floor_after(self, update_step: int) -> float:
+        """κ falls to its final value, because large weights while norms change fast make large steps overshoot."""
+        return max(self.config.floor, 1 / (1 + update_step / self.config.refresh_every))
 
     @override
     def slot_state(self) -> dict[str, Tensor]:

@@ -54,7 +54,7 @@ class AbstractRule(ABC):
     updates_options: ClassVar[tuple[str, ...]] = ()
     """Names of options that count updates. A simulation in which one step stands for k updates divides them by k."""
     floor: float
-    """κ: probability reserved for uniform draws."""
+    """κ: probability reserved for uniform draws. `advance` may change it."""
     overwrite: Overwrite
     """How the slot that a new transition overwrites is chosen."""
 

@@ -144,7 +144,10 @@ class Sampler:
     def advance(self, update_step: int) -> None:
         """End update `update_step` (from 1): forgetting and schedules. Call it on the host, once after every update."""
         for members, rule in self._slices:
+            floor = rule.floor
             masses = rule.advance(update_step)
+            if rule.floor != floor:
+                self.distribution.floor[members] = rule.floor
             if masses is None:
                 continue
             shape = (members.stop - members.start, self.capacity)
@@ -206,6 +209,8 @@ class Sampler:
         self._fault.zero_()
         self.distribution.fault.zero_()
         self.distribution.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
+        for members, rule in self._slices:
+            rule.floor = float(self.distribution.floor[members.start])
         self._is_empty = len(self) == 0
 
     def _check_members(self, what: str, view: Array) -> None:

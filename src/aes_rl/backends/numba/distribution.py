@@ -83,10 +83,16 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"masses": self.tree.masses, "stamps": self.stamps, "clock": torch.tensor(self.clock)}
+        return {
+            "masses": self.tree.masses,
+            "floor": self.floor,
+            "stamps": self.stamps,
+            "clock": torch.tensor(self.clock),
+        }
 
     @override
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.clock = int(state["clock"])
         self.refill(slice(0, len(self._kinds)), state["masses"].cpu())
         self.stamps.copy_(state["stamps"])
+        self.floor.copy_(state["floor"])

@@ -94,13 +94,14 @@ class TorchDistribution(AbstractDistribution[Tensor]):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"masses": self.tree.masses, "stamps": self.stamps, "clock": self.clock}
+        return {"masses": self.tree.masses, "floor": self.floor, "stamps": self.stamps, "clock": self.clock}
 
     @override
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.clock.copy_(state["clock"])
         self.refill(slice(0, self.stamps.shape[0]), state["masses"].to(self.clock.device))
         self.stamps.copy_(state["stamps"])
+        self.floor.copy_(state["floor"])
 
     def _place_one(self, uniforms: Float[Tensor, "P 2"], place: Placing) -> Int[Tensor, "P 1"]:
         kept = torch.empty(len(uniforms), 1, dtype=torch.int64, device=uniforms.device)

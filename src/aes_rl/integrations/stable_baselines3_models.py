@@ -1,0 +1,266 @@
+"""Attachments to the models of Stable-Baselines3. Their training steps are not changed."""
+
+import copy
+from abc import abstractmethod
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+from typing_extensions import override
+
+from aes_rl.errors import UserError
+from aes_rl.gradients.taps import CONVOLUTIONS
+from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, rows_of, without_steps
+from aes_rl.integrations.selection import Array as Slots
+from aes_rl.integrations.selection import Pending, Selection
+from aes_rl.integrations.stable_baselines3_buffers import selective
+from aes_rl.integrations.watched import Watched
+from aes_rl.types import Signal
+
+# isort: split
+from stable_baselines3 import DQN, SAC, TD3
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.type_aliases import ReplayBufferSamples, TrainFreq, TrainFrequencyUnit
+
+
+class AbstractModelAttachment(AbstractHookedAttachment):
+    """A model of Stable-Baselines3 with weighted losses."""
+
+    def __init__(self, model: OffPolicyAlgorithm, measure_every: int | None):
+        self._host = model
+        self._logger: Logger | None = None
+        super().__init__(model, measure_every)
+
+    @abstractmethod
+    def watch_networks(self) -> None:
+        """Watch every network that the model trains."""
+
+    @abstractmethod
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        """All optimizers of the model. Every update steps the last one."""
+
+    @override
+    def install(self) -> None:
+        self.watch_networks()
+        # `learn` makes a logger, so it is known when the first update is made.
+        followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
+        self._undo += [followed.remove, self._leave_logger]
+        self.selection().infer_length = partial(updates_of_run, self._host)
+
+    @override
+    def selection(self) -> Selection:
+        return selective(self._host.replay_buffer).selection  # the model may have loaded another buffer
+
+    @override
+    def device(self) -> torch.device:
+        return self._host.device
+
+    @override
+    def differentiate(self, slots: Slots) -> None:
+        model, buffer = self._host, selective(self._host.replay_buffer)
+        fixed, twin = copy.copy(buffer), copy.copy(model)
+        vars(fixed)["sample"] = lambda _, env=None: buffer.rows_at(slots, env)
+        twin.replay_buffer, twin.tau = fixed, 0.0
+        twin._n_updates = getattr(model, "policy_delay", 1) - 1  # TD3 trains its actor in this update
+        twin.set_logger(Logger(None, []))
+        was_training = model.policy.training
+        with without_steps(self.optimizers()):
+            twin.train(gradient_steps=1, batch_size=len(slots))
+        model.policy.set_training_mode(was_training)
+
+    def _follow_logger(self, *arguments: object) -> None:
+        """Add the metrics to everything that the model's current logger writes."""
+        del arguments
+        logger = self._host.logger
+        if logger is self._logger:
+            return
+        self._leave_logger()
+        self._logger, dump = logger, logger.dump
+
+        def dump_with_metrics(step: int = 0) -> None:
+            if logger.output_formats:
+                for name, value in self.metrics().items():
+                    logger.record(f"selection/{name}", value)
+            dump(step)
+
+        vars(logger)["dump"] = dump_with_metrics
+
+    def _leave_logger(self) -> None:
+        if self._logger is not None:
+            del vars(self._logger)["dump"]
+            self._logger = None
+
+
+class AbstractEntropyAttachment(AbstractModelAttachment):
+    """An actor–critic model with a stochastic actor and a temperature."""
+
+    def __init__(self, model: SAC, measure_every: int | None):
+        self._model = model
+        self.log_probability: dict[str, Tensor] = {}
+        """Log probabilities of the actor's last actions: "current" in its loss, "next" in the critics' target."""
+        super().__init__(model, measure_every)
+
+    @override
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        model = self._model
+        own = [] if model.ent_coef_optimizer is None else [model.ent_coef_optimizer]
+        return [*own, model.actor.optimizer, model.critic.optimizer]
+
+    def watch_actor(self) -> None:
+        """Watch the actor, and weight the temperature loss, which uses its log probabilities."""
+        model, actor = self._model, self._model.actor
+        heads = [actor.mu, actor.get_submodule("log_std")]
+        watched = Watched("actor", actor, heads, self.needs, skips=CONVOLUTIONS)
+        original = actor.action_log_prob
+
+        def action_log_prob(observation: Tensor) -> tuple[Tensor, Tensor]:
+            pending = self.pending(rows_of(observation))
+            if pending is None:
+                action, log = original(observation)
+                self.log_probability["next"] = log.detach().reshape(-1)
+                return action, log
+            self.open(watched, pending)
+            try:
+                action, log = original(observation)
+            finally:
+                watched.close()
+            self.log_probability["current"] = log.detach().reshape(-1)
+            return action, log
+
+        def weigh(*arguments: object) -> None:
+            del arguments
+            pending = self.current()
+            if pending is not None and "current" in self.log_probability:
+                surplus = self.log_probability.pop("current") + float(model.target_entropy)
+                assert model.log_ent_coef is not None
+                model.log_ent_coef.grad = -(pending.weights * surplus).mean().reshape(1)
+
+        vars(actor)["action_log_prob"] = action_log_prob
+        self._undo += [watched.remove, partial(vars(actor).pop, "action_log_prob")]
+        if model.ent_coef_optimizer is not None:
+            self._undo.append(model.ent_coef_optimizer.register_step_pre_hook(weigh).remove)
+
+
+class SACAttachment(AbstractEntropyAttachment):
+    """SAC with weighted losses."""
+
+    @override
+    def watch_networks(self) -> None:
+        # The loss per critic is ½δ².
+        critic = self._model.critic
+        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=1.0, skips=CONVOLUTIONS)
+        self.watch(critic, watched, is_stored)
+        self.watch_actor()
+
+
+class TD3Attachment(AbstractModelAttachment):
+    """TD3 or DDPG with weighted losses."""
+
+    def __init__(self, model: TD3, measure_every: int | None):
+        self._model = model
+        super().__init__(model, measure_every)
+
+    @override
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return [self._model.actor.optimizer, self._model.critic.optimizer]
+
+    @override
+    def watch_networks(self) -> None:
+        # The loss per critic is δ².
+        critic, actor = self._model.critic, self._model.actor
+        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=0.5, skips=CONVOLUTIONS)
+        self.watch(critic, watched, is_stored)
+        self.watch(actor, Watched("actor", actor, [actor.mu], self.needs, skips=CONVOLUTIONS))
+
+
+class DQNAttachment(AbstractModelAttachment):
+    """DQN with a weighted loss. Its one network is reported as the critic.
+
+    The library's gradient clip comes after the backward pass, so it acts on the weighted gradient.
+    """
+
+    def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
+        self._model = model
+        self._clips_errors = clips_errors
+        self._next_values: Float[Tensor, "B actions"] | None = None
+        super().__init__(model, measure_every)
+
+    @override
+    def optimizers(self) -> list[torch.optim.Optimizer]:
+        return [self._model.policy.optimizer]
+
+    @override
+    def watch_networks(self) -> None:
+        network, target = self._model.q_net, self._model.q_net_target
+        # The gradient of the Huber loss gives the clipped error.
+        factor = 1.0 if self._clips_errors else 0.0
+        outputs = [network.q_net]
+        self.watch(network, Watched("critic", network, outputs, self.needs, factor, CONVOLUTIONS, False))
+        self._undo += [
+            target.register_forward_hook(self._after_target).remove,
+            network.register_forward_hook(self._after_estimate).remove,
+        ]
+
+    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
+        del network, arguments
+        self._next_values = output.detach()
+
+    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
+        """Remember how to compute the errors of this batch; they are computed only if they are used."""
+        del network, arguments
+        pending, following = self.pending(len(output)), self._next_values
+        if pending is None or pending.batch is None or following is None:
+            return
+        self._next_values = None
+        errors = partial(_errors, output.detach(), following, pending.batch, self._model.gamma)
+        pending.sources.append(partial(self._report_errors, errors))
+
+    def _report_errors(self, errors: Callable[[], Float[Tensor, "B"]], pending: Pending) -> None:
+        pending.critic_terms.append(lambda: _huber(errors()))
+        if Signal.TD_ERROR in pending.needs and not self._clips_errors:
+            pending.td_errors.append(errors().abs())
+
+
+def _errors(
+    values: Float[Tensor, "B actions"], following: Float[Tensor, "B actions"], batch: ReplayBufferSamples, gamma: float
+) -> Float[Tensor, "B"]:
+    """δ = r + γ (1 − terminated) max_a Q'(s', a) − Q(s, a), not clipped."""
+    discounts = gamma if batch.discounts is None else batch.discounts
+    target = batch.rewards + (1 - batch.dones) * discounts * following.amax(dim=1, keepdim=True)
+    return (target - values.gather(1, batch.actions.long())).squeeze(1)
+
+
+def _huber(errors: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
+    """½δ² for |δ| < 1, else |δ| − ½: the loss of each sample in DQN."""
+    return smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+
+
+def updates_of_run(model: OffPolicyAlgorithm) -> int:
+    """Number of updates that the current call of `learn` makes.
+
+    A rollout is F = train_freq · n_envs steps. After every rollout that ends later than learning_starts, the model
+    makes gradient_steps updates (F if negative). For T steps in all: gradient_steps · (⌈T/F⌉ − ⌊learning_starts/F⌋).
+    """
+    frequency, start = model.train_freq, model._num_timesteps_at_start
+    steps = model._total_timesteps - start
+    if steps <= 0:
+        raise UserError(
+            "the length of the run is unknown before learn(), and a transition was stored: give total_updates in "
+            "replay_buffer_kwargs"
+        )
+    assert isinstance(frequency, TrainFreq)
+    waiting = max(0, model.learning_starts - start)
+    if frequency.unit is TrainFrequencyUnit.EPISODE:
+        if model.gradient_steps >= 0:
+            raise UserError(
+                f"train_freq is {frequency.frequency} episodes of unknown length, so the number of updates is unknown: "
+                "give total_updates in replay_buffer_kwargs"
+            )
+        return max(1, steps - waiting)  # one update per step, up to the length of an episode
+    rollout = frequency.frequency * model.n_envs
+    rollouts = -(-steps // rollout) - waiting // rollout
+    return max(1, rollouts * (model.gradient_steps if model.gradient_steps >= 0 else rollout))
