@@ -5,7 +5,7 @@ BIN := .venv/bin
 PIP := $(BIN)/pip install --constraint constraints.txt
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: help demo setup test check docs bench-environments bench-replay bench-train bench-gpu bench-integrations bench-versions bench-cliffwalk trace learn learn-dqn results clean
+.PHONY: help demo setup test check docs bench-environments bench-replay bench-train bench-samplers bench-gpu bench-integrations bench-versions bench-cliffwalk trace learn learn-dqn results clean
 
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  \1	\2/' | expand -t 18
@@ -67,6 +67,9 @@ bench-train: .venv/bench ## Time training against Stable-Baselines3; several min
 bench-environments: .venv/bench ## Time environment steps against Gymnasium and bare MuJoCo; a minute
 	$(BIN)/python benchmarks/environments.py $(if $(UPDATE),--update)
 	$(if $(UPDATE),$(BIN)/python -m scripts.environment_tables)
+
+bench-samplers: .venv/bench ## Time training with every sampler against uniform replay; minutes
+	$(BIN)/python benchmarks/samplers.py $(if $(UPDATE),--update)
 
 bench-integrations: .venv/bench ## Time Stable-Baselines3, TorchRL and Tianshou with AES against their own buffers; minutes
 	$(BIN)/python benchmarks/integrations.py $(if $(UPDATE),--update)

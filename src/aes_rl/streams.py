@@ -38,6 +38,10 @@ class Stream(IntEnum):
     """Seeds of training environments; the counter is the environment step."""
     EVALUATION = 7
     """Seeds of test episodes; the counter is the evaluation."""
+    CHOICE = 8
+    """Which candidates are kept; the counter is the draw."""
+    CANDIDATES = 9
+    """Action noise when TD errors of candidates are computed; the counter is the draw."""
 
 
 class RandomSource(Protocol):

@@ -16,6 +16,11 @@ def unbiased(draw: Draw, backend: AbstractBackend[Array], dtype: torch.dtype = t
     return backend.inverse_probabilities(draw.probabilities_view, draw.size, dtype)
 
 
+def ones(draw: Draw, dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
+    """No correction: the objective is the one of the distribution that is drawn from."""
+    return torch.ones(draw.slots.shape, dtype=dtype, device=draw.slots.device)
+
+
 def annealed(draw: Draw, exponent: Float[Tensor, "P 1"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
     """(n · p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritized replay.
 

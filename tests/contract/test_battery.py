@@ -5,6 +5,10 @@ import pytest
 from aes_rl import Adaptive, FullInformation, LastValue, Naive, Predictive, Prioritized, Uniform
 from aes_rl.samplers import RULES
 from aes_rl.samplers.geometric import Geometric
+from aes_rl.samplers.la3p import LA3P
+from aes_rl.samplers.laber import LaBER
+from aes_rl.samplers.lap import LAP
+from aes_rl.samplers.roer import ROER
 from aes_rl.testing import check_sampler
 
 CONFIGS = {
@@ -23,6 +27,13 @@ CONFIGS = {
     "predictive, adaptive overwriting": Predictive(0.3, memory=20, refresh_every=3, overwrite="adaptive"),
     "geometric": Geometric(mean_age=30, refresh_every=9),
     "geometric, unbiased": Geometric(mean_age=20, unbiased=True, floor=0.2, refresh_every=5, overwrite="uniform"),
+    "lap": LAP(),
+    "lap, unbiased": LAP(0.8, smallest_error=0.1, unbiased=True, overwrite="uniform"),
+    "roer": ROER(),
+    "roer, unbiased": ROER(30.0, rate=0.3, smallest_priority=0.5, unbiased=True, overwrite="adaptive"),
+    "laber, the candidates": LaBER(overwrite="uniform"),
+    "la3p, the critics": LA3P(),
+    "la3p, the actor": LA3P(0.9, smallest_error=0.1, floor=0.1, unbiased=True, draws_for="actor"),
     "naive": Naive(updates_per_epoch=10),
     "full-information": FullInformation(),
 }

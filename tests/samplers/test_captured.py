@@ -21,6 +21,10 @@ from aes_rl import (
     Transition,
     Uniform,
 )
+from aes_rl.samplers.la3p import LA3P
+from aes_rl.samplers.laber import LaBER
+from aes_rl.samplers.lap import LAP
+from aes_rl.samplers.roer import ROER
 
 SAMPLERS = {
     "uniform": [Uniform()] * 2,
@@ -33,6 +37,10 @@ SAMPLERS = {
     "predictive, balanced": [Predictive(networks="balanced")] * 2,
     "separate draws": [Predictive(networks="separate", refresh_every=3)] * 2,
     "last value": [LastValue()] * 2,
+    "lap": [LAP()] * 2,
+    "roer": [ROER()] * 2,
+    "laber, mixed": [Prioritized(), LaBER(candidates=3), Predictive(networks="separate"), LaBER(candidates=2)],
+    "la3p, mixed": [LA3P(), Prioritized()],
     "naive": [Naive()] * 2,
     "full-information": [FullInformation()] * 2,
     "mixed": [Uniform(), Prioritized(), Adaptive(), Adaptive()],
@@ -60,7 +68,7 @@ def transition(members, seed):
 
 def step(replay):
     """One update's worth of replay; the learner is a fixed function of the batch."""
-    batch, draw, weights, actor = replay.sample(8)
+    batch, draw, weights, actor = replay.sample(8, lambda candidates: candidates.reward)
     norms = batch.reward.square() * (weights if actor is None else actor.weights)
     replay.feedback(draw, Signals(td_error=batch.reward, gradient_norm={"actor": norms, "critic": 100 * norms}))
     return batch.rows, draw.slots, draw.probabilities, weights

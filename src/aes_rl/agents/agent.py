@@ -12,6 +12,7 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.backends import fused
+from aes_rl.errors import UserError
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
 
@@ -67,6 +68,13 @@ class AbstractAgent(ABC):
         members are zero. If it is None, no norms are reported. With `actor`, the losses of all networks but the critics
         are computed on that batch, with its weights.
         """
+
+    def td_errors(self, batch: Batch, noise: Float[Tensor, "P count"]) -> Float[Tensor, "P B"]:
+        """The absolute TD errors that `differentiate` would report, without gradients: for samplers such as LaBER."""
+        del batch, noise
+        raise UserError(
+            f"{type(self).__name__} gives no TD errors of candidates (td_errors); use another sampler than 'laber'"
+        )
 
     @abstractmethod
     def descend(self) -> None:

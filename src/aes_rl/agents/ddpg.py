@@ -125,9 +125,7 @@ class DDPGAgent(AbstractAgent):
         del noise
         actor_batch, actor_weights = (batch, weights) if actor is None else actor
         with self._side_stream:
-            with torch.no_grad():
-                next_action = torch.tanh(self.target_actor(batch.next_observation))
-                next_value = self.target_critic(batch.next_observation, next_action).squeeze(-1)
+            next_value = self._next_value(batch.next_observation)
             critic_tap = self._critic.tap(*weights.shape)
             values = self.critic(batch.observation, batch.action, critic_tap, norm_members).squeeze(-1)
             critic_loss, error = critic_objective(
@@ -142,6 +140,21 @@ class DDPGAgent(AbstractAgent):
         losses = {"critic_loss": critic_loss.detach(), "actor_loss": actor_loss.detach()}
         norms = norms_of(weights, actor_weights, {"critic": of_critic, "actor": of_actor})
         return Update(losses, Signals(error, norms))
+
+    @override
+    @torch.no_grad()
+    def td_errors(self, batch: Batch, noise: Float[Tensor, "P 0"]) -> Float[Tensor, "P B"]:
+        del noise
+        next_value = self._next_value(batch.next_observation)
+        values = self.critic(batch.observation, batch.action).squeeze(-1)
+        weights = torch.ones_like(batch.reward)
+        return critic_objective(values, next_value, batch.reward, batch.terminated, weights, self.config.discount)[1]
+
+    @torch.no_grad()
+    def _next_value(self, observation: Float[Tensor, "P B O"]) -> Float[Tensor, "P B"]:
+        """The value of the next state under the target networks."""
+        value: Tensor = self.target_critic(observation, torch.tanh(self.target_actor(observation)))
+        return value.squeeze(-1)
 
     def _differentiate_actor(
         self, observation: Float[Tensor, "P B O"], weights: Float[Tensor, "P B"], norm_members: slice | None

@@ -186,6 +186,14 @@ class SACAgent(AbstractAgent):
         signals = Signals(error, norms_of(weights, actor_weights, tapped))
         return Update({name: loss.detach() for name, loss in losses.items()}, signals)
 
+    @override
+    @torch.no_grad()
+    def td_errors(self, batch: Batch, noise: Float[Tensor, "P count"]) -> Float[Tensor, "P B"]:
+        next_value = self._next_value(batch.next_observation, noise.view(*batch.reward.shape, -1, self.action_size))
+        reward, values = self.config.reward_scale * batch.reward, self.critic(batch.observation, batch.action)
+        weights = torch.ones_like(reward)
+        return critic_objective(values, next_value, reward, batch.terminated, weights, self.config.discount)[1]
+
     def _differentiate_actor(
         self,
         observation: Float[Tensor, "P B O"],

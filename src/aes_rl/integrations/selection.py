@@ -13,7 +13,7 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.errors import UserError
 from aes_rl.samplers.registry import resolve
-from aes_rl.samplers.rule import SamplerConfig, draws_per_network, named_networks
+from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, config_of_actor, draws_per_network, named_networks
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
@@ -102,6 +102,16 @@ class Selection:
             raise ValueError(
                 f"{self.name} needs the gradient norms of all slots, and a training step gives only those of its "
                 "batch; use Adaptive(), which learns from its draws"
+            )
+        if candidates_per_draw(self.config) > 1:
+            raise UserError(
+                f"{self.name} chooses among candidates by their TD errors, and this library gives those of its batch "
+                "only; use Prioritized() or LAP()"
+            )
+        if config_of_actor(self.config) is not self.config:
+            raise UserError(
+                f"{self.name} needs a draw for the critics and one for the actor, and this library draws once per "
+                "update; use LAP()"
             )
         if draws_per_network(self.config):
             raise UserError(

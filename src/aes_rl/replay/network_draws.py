@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl.backends import AbstractBackend
-from aes_rl.samplers.rule import SamplerConfig, draws_per_network
+from aes_rl.samplers.rule import SamplerConfig, config_of_actor, draws_per_network
 from aes_rl.streams import Streams
 from aes_rl.types import CRITIC, Array, Draw, Signals
 
@@ -24,7 +24,7 @@ class NetworkDraws:
 
     def __init__(self, configs: Sequence[SamplerConfig], seeds: Sequence[int], backend: AbstractBackend[Array]):
         owners = [member for member, config in enumerate(configs) if draws_per_network(config)]
-        self.configs = (*configs, *(configs[member] for member in owners))
+        self.configs = (*configs, *(config_of_actor(configs[member]) for member in owners))
         """The configuration of each of the sampler's members."""
         self.streams = Streams([*seeds, *(seeds[member] ^ _ACTOR_KEY for member in owners)], backend)
         """The random numbers of each of the sampler's members."""
@@ -35,6 +35,13 @@ class NetworkDraws:
         self._backend = backend
         self._actor_rows = torch.tensor(self.actor_members, device=backend.device)
         self._owners = torch.tensor(owners, dtype=torch.int64, device=backend.device)
+        # An actor whose rule differs from the critics' follows them: it gets their reports.
+        follows = [config_of_actor(configs[member]) is not configs[member] for member in owners]
+        rows = [owner if is_so else separate[owner] for owner, is_so in zip(owners, follows, strict=True)]
+        self._reported_rows = (
+            torch.tensor([*range(self.members), *rows], device=backend.device) if any(follows) else None
+        )
+        self._follows = torch.tensor(follows, device=backend.device).unsqueeze(-1)
         self._shares = self._actor_rows.unsqueeze(-1) < self.members
 
     def slots_of_actors(self, draw: Draw) -> Array:
@@ -45,15 +52,23 @@ class NetworkDraws:
         """Values of the draws of every member's actor, out of those of all draws."""
         return values.index_select(0, self._actor_rows)
 
+    def reported(self, draw: Draw) -> Draw:
+        """The draws that the members of the sampler get a report on: their own, or the critics'."""
+        rows = self._reported_rows
+        if rows is None:
+            return draw
+        slots, probabilities = (part.index_select(0, rows) for part in (draw.slots, draw.probabilities))
+        return Draw(self._backend.view(slots), self._backend.view(probabilities), draw.size, draw.clock)
+
     def signals(self, signals: Signals) -> Signals:
         """The signals of each draw, out of those of each member: a network's norms go to the draw that it was made on.
 
-        What a draw was not made for is zero.
+        TD errors go to the critics' draw, and to the actors that follow it. What a draw was not made for is zero.
         """
         norms = {name: self._norms_by_draw(name, norm) for name, norm in signals.gradient_norm.items()}
         error = signals.td_error
         if error is not None:
-            error = torch.cat([error, error.new_zeros(len(self._owners), error.shape[1])])
+            error = torch.cat([error, torch.where(self._follows, error.index_select(0, self._owners), 0.0)])
         return Signals(error, norms)
 
     def _norms_by_draw(self, name: str, norm: Float[Tensor, "P B"]) -> Float[Tensor, "Q B"]:

@@ -11,10 +11,11 @@ from aes_rl import backends, checks
 from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
+from aes_rl.replay.candidates import Candidates, Surrogate, first
 from aes_rl.replay.network_draws import NetworkDraws
 from aes_rl.replay.storage import Storage
 from aes_rl.samplers.registry import rule_for
-from aes_rl.samplers.rule import SamplerConfig, draws_per_network
+from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, draws_per_network
 from aes_rl.samplers.sampler import Sampler, resolve_all
 from aes_rl.streams import Stream, Streams, as_int64
 from aes_rl.types import ActorBatch, BackendName, Batch, Counter, Draw, Signal, Signals, Transition, as_tensor
@@ -72,6 +73,8 @@ class Replay:
             dtype=dtype,
         )
         """Its members are those of the population and, behind them, the actors with draws of their own."""
+        looks_ahead = any(candidates_per_draw(config) > 1 for config in configs)
+        self._candidates = Candidates(self.sampler.configs, self._backend) if looks_ahead else None
         wanting = [member for member, config in enumerate(configs) if Signal.GRADIENT_NORM in rule_for(config).needs]
         self.norm_members = slice(wanting[0], wanting[-1] + 1) if wanting else None
         """The smallest slice that contains all members that need gradient norms; None if there are none."""
@@ -113,18 +116,48 @@ class Replay:
         if self.ages is not None:
             self.ages.forget(as_tensor(slots))
 
-    def sample(self, batch_size: int) -> Sample:
-        """Draw a batch per member, with replacement."""
+    def sample(self, batch_size: int, surrogate: Surrogate | None = None) -> Sample:
+        """Draw a batch per member, with replacement.
+
+        `surrogate` gives a number per transition to samplers that choose among candidates, such as `LaBER`: the
+        absolute TD errors, in the agents here `td_errors`. It is called on all members' candidates, if any member has
+        such a sampler.
+        """
         if batch_size != self._batch_size:
             checks.count("batch_size", batch_size)
             self._batch_size = batch_size
-        draw = self.sampler.draw(self._draw_streams.uniform(Stream.DRAW, self.draws, batch_size))
+        own, members = self.network_draws, len(self.streams.seeds)
+        if self._candidates is None:
+            draw = self.sampler.draw(self._draw_streams.uniform(Stream.DRAW, self.draws, batch_size))
+            of_actors = draw
+        else:
+            draw, of_actors = self._draw_among_candidates(self._candidates, batch_size, surrogate)
         self.draws += 1
-        weights, own = self.sampler.weights(draw), self.network_draws
+        weights = self.sampler.weights(draw)
+        batch = self.storage.read(draw.slots_view[:members])
+        if own is None and of_actors is draw:
+            return Sample(batch, draw, weights)
+        actor_weights = weights if of_actors is draw else self.sampler.weights(of_actors)
         if own is None:
-            return Sample(self.storage.read(draw.slots_view), draw, weights)
-        actor = ActorBatch(self.storage.read(own.slots_of_actors(draw)), own.of_actors(weights))
-        return Sample(self.storage.read(draw.slots_view[: own.members]), draw, weights[: own.members], actor)
+            actor = ActorBatch(self.storage.read(of_actors.slots_view), actor_weights)
+        else:
+            actor = ActorBatch(self.storage.read(own.slots_of_actors(of_actors)), own.of_actors(actor_weights))
+        return Sample(batch, draw, weights[:members], actor)
+
+    def _draw_among_candidates(
+        self, candidates: Candidates, batch_size: int, surrogate: Surrogate | None
+    ) -> tuple[Draw, Draw]:
+        """The draws kept out of candidates, and the first of the candidates: the actors' draws."""
+        if surrogate is None:
+            raise UserError(
+                "the sampler chooses among candidates by their TD errors; give sample(batch_size, surrogate), a "
+                "function of the candidates' batch"
+            )
+        count = candidates.most * batch_size
+        drawn = self.sampler.draw(self._draw_streams.uniform(Stream.DRAW, self.draws, count))
+        numbers = surrogate(self.storage.read(drawn.slots_view[: len(self.streams.seeds)]))
+        uniforms = self._draw_streams.uniform(Stream.CHOICE, self.draws, batch_size)
+        return candidates.chosen(drawn, numbers, uniforms, batch_size), first(drawn, batch_size, self._backend)
 
     def read(self, slots: Int[Tensor, "P B"]) -> Batch:
         """The transitions in the given slots."""
@@ -132,7 +165,9 @@ class Replay:
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report the signals of the drawn slots to the sampler: the norms of each network on the batch it was given."""
-        self.sampler.feedback(draw, self.network_draws.signals(signals) if self.network_draws else signals)
+        if self.network_draws is not None:
+            draw, signals = self.network_draws.reported(draw), self.network_draws.signals(signals)
+        self.sampler.feedback(draw, signals)
         if self.ages is not None:
             self.ages.note(draw.slots, self.draws)
 

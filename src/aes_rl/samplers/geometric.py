@@ -76,7 +76,7 @@ class GeometricRule(AbstractRule):
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
         if self.is_unbiased:
             return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-        return torch.ones(draw.slots.shape, dtype=self.setting.dtype, device=draw.slots.device)
+        return weighting.ones(draw, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:

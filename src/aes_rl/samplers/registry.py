@@ -15,10 +15,14 @@ from aes_rl.options import assigned
 from aes_rl.samplers.adaptive import AdaptiveRule
 from aes_rl.samplers.full_information import FullInformationRule
 from aes_rl.samplers.geometric import GeometricRule
+from aes_rl.samplers.la3p import LA3PRule
+from aes_rl.samplers.laber import LaBERRule
+from aes_rl.samplers.lap import LAPRule
 from aes_rl.samplers.last_value import LastValueRule
 from aes_rl.samplers.naive import NaiveRule
 from aes_rl.samplers.predictive import PredictiveRule
 from aes_rl.samplers.prioritized import PrioritizedRule
+from aes_rl.samplers.roer import ROERRule
 from aes_rl.samplers.rule import AbstractRule, SamplerConfig
 from aes_rl.samplers.uniform import UniformRule
 
@@ -29,6 +33,10 @@ RULES: dict[str, type[AbstractRule]] = {
     "predictive": PredictiveRule,
     "last-value": LastValueRule,
     "geometric": GeometricRule,
+    "lap": LAPRule,
+    "roer": ROERRule,
+    "laber": LaBERRule,
+    "la3p": LA3PRule,
     "naive": NaiveRule,
     "full-information": FullInformationRule,
 }

@@ -107,6 +107,18 @@ def draws_per_network(config: SamplerConfig) -> bool:
     return getattr(config, "networks", None) == "separate"
 
 
+def config_of_actor(config: SamplerConfig) -> SamplerConfig:
+    """The configuration of the actor's draw of a sampler that `draws_per_network`: the same, unless it says another."""
+    of_actor: SamplerConfig = getattr(config, "of_actor", config)
+    return of_actor
+
+
+def candidates_per_draw(config: SamplerConfig) -> int:
+    """Candidates that a sampler looks at for every slot that it draws."""
+    count: int = getattr(config, "candidates", 1)
+    return count
+
+
 def named_networks(config: SamplerConfig) -> tuple[str, ...]:
     """The networks that a sampler's configuration names; empty if it names none."""
     networks = getattr(config, "networks", None)

@@ -16,7 +16,7 @@ from aes_rl.samplers.registry import (
     with_options_of,
     without_options,
 )
-from aes_rl.samplers.rule import SamplerConfig, named_networks
+from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, named_networks
 from aes_rl.training.option_groups import Main, Recording, Resources, Rounds
 from aes_rl.types import Signal
 
@@ -161,6 +161,11 @@ class Training(Resources, Recording, Rounds, Main):
             raise UserError(
                 f"{self.agent}.warm_up_steps is {self.warm_up_steps:,} and the run has {self.env_steps:,} environment "
                 "steps, so nothing would be learned; lower warm_up_steps or raise env_steps"
+            )
+        if self.measure_variance_every is not None and any(candidates_per_draw(c) > 1 for c in self.sampler_configs):
+            raise UserError(
+                "measure_variance_every is set and the sampler 'laber' has no fixed probability per slot to measure; "
+                "leave it out"
             )
         known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
         for config in self.sampler_configs:

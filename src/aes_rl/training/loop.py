@@ -11,7 +11,7 @@ from torch import Tensor
 from aes_rl.streams import Stream
 from aes_rl.training.capture import captured
 from aes_rl.training.state import Learned, RunState
-from aes_rl.types import Transition, as_tensor
+from aes_rl.types import Batch, Counter, Transition, as_tensor
 
 
 class Step(NamedTuple):
@@ -101,10 +101,16 @@ def learn(run: RunState) -> Learned:
     clock = run.replay.draws + 0  # a copy: sampling advances the clock in place
     with run.side_stream:
         noise = run.streams.normal(Stream.UPDATE, clock, run.noise_size)
-    sample = run.replay.sample(run.batch_size)
+    sample = run.replay.sample(run.batch_size, partial(td_errors_of_candidates, run, clock))
     run.side_stream.join()
     update = run.agent.differentiate(sample.batch, sample.weights, noise, run.replay.norm_members, sample.actor)
     return Learned(update, sample)
+
+
+def td_errors_of_candidates(run: RunState, clock: Counter, candidates: Batch) -> Float[Tensor, "P C"]:
+    """Absolute TD errors of the transitions that a sampler chooses among."""
+    noise = run.streams.normal(Stream.CANDIDATES, clock, run.agent.noise_size(candidates.reward.shape[1]))
+    return run.agent.td_errors(candidates, noise)
 
 
 def feed_back(run: RunState, learned: Learned) -> None:

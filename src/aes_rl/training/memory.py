@@ -6,7 +6,7 @@ import psutil
 import torch
 
 from aes_rl.errors import UserError
-from aes_rl.samplers.rule import draws_per_network
+from aes_rl.samplers.rule import candidates_per_draw, draws_per_network
 from aes_rl.training.config import Training
 from aes_rl.training.vector.step_data import Sizes
 
@@ -25,7 +25,8 @@ def needed(config: Training, sizes: Sizes) -> int:
     agent = config.agent_config
     widths = (sizes.observation + sizes.action, *agent.hidden, 2 * sizes.action)
     network = 4 * sum(units * (before + 1) for before, units in pairwise(widths))
-    batch = agent.batch_size * (row + 4 * sum(widths))
+    candidates = max(map(candidates_per_draw, config.sampler_configs))
+    batch = agent.batch_size * candidates * (row + 4 * sum(widths))
     return slots + len(config.members) * _COPIES * (network + batch)
 
 

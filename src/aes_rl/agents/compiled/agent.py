@@ -40,7 +40,8 @@ class AbstractProgram(ABC):
 class CompiledAgent(AbstractAgent):
     """An agent that acts and updates without autograd. It shares all memory with its reference, a readable agent.
 
-    What the compiled form does not cover runs on the reference: greedy actions, and norms in another metric.
+    What the compiled form does not cover runs on the reference: greedy actions, TD errors of candidates, and norms in
+    another metric.
     """
 
     def __init__(
@@ -96,6 +97,10 @@ class CompiledAgent(AbstractAgent):
         critic_rows = Rows(batch.rows.numpy(), weights.numpy())
         actor_rows = critic_rows if actor is None else Rows(actor.batch.rows.numpy(), actor.weights.numpy())
         return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
+
+    @override
+    def td_errors(self, batch: Batch, noise: Float[Tensor, "P count"]) -> Float[Tensor, "P B"]:
+        return self.reference.td_errors(batch, noise)
 
     @override
     def descend(self) -> None:

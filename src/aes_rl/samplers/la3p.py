@@ -1,0 +1,90 @@
+"""Loss-adjusted approximate actor prioritized replay (LA3P, Saglam et al., 2023): small TD errors for the actor."""
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from typing_extensions import override
+
+from aes_rl import checks, weighting
+from aes_rl.samplers.lap import limited_masses
+from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.types import Draw, Report, Signal
+
+LOSSES = ("critic", "actor")
+
+
+@dataclass(frozen=True)
+class LA3P:
+    """Loss-adjusted approximate actor prioritized replay (LA3P): a draw for the critics and one for the actor."""
+
+    networks: ClassVar[str] = "separate"
+    priority_exponent: float = 0.4
+    """Exponent of the absolute TD error: 0 is uniform, 1 is proportional."""
+    smallest_error: float = 1.0
+    """Absolute TD errors below it count as it."""
+    floor: float = 0.5
+    """κ: probability reserved for uniform draws, the paper's uniform fraction."""
+    unbiased: bool = False
+    """Whether importance weights correct for the selection. By default all weights are 1, as in the paper."""
+    draws_for: Literal["critic", "actor"] = "critic"
+    """Which loss a distribution draws for; set by the replay for its second distribution."""
+
+    def __post_init__(self) -> None:
+        checks.fraction("priority_exponent", self.priority_exponent)
+        checks.positive("smallest_error", self.smallest_error)
+        checks.fraction("floor", self.floor)
+        checks.choice("draws_for", self.draws_for, LOSSES)
+
+    @property
+    def of_actor(self) -> "LA3P":
+        """The configuration of the actor's distribution, which gets the critics' reports."""
+        return replace(self, draws_for="actor")
+
+
+class LA3PRule(AbstractRule):
+    """For the critics m(i) = max(|δ_i|, smallest)^exponent, and 1/m(i) for the actor. New slots: largest m so far."""
+
+    config_type: ClassVar = LA3P
+    needs = Signal.TD_ERROR
+
+    def __init__(self, config: LA3P, setting: Setting):
+        self.config = config
+        self.setting = setting
+        self.floor = config.floor
+        self.overwrite = "fifo"
+        self.is_unbiased = config.unbiased
+        self.largest_priority = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.backend.device)
+
+    @override
+    def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
+        return self._masses(self.largest_priority).expand(slots.shape).contiguous()
+
+    @override
+    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
+        error, config = report.signals.td_error, self.config
+        assert error is not None
+        priorities, largest = limited_masses(
+            error, report.is_current, self.largest_priority, config.smallest_error, config.priority_exponent
+        )
+        self.largest_priority.copy_(largest)
+        return self._masses(priorities)
+
+    @override
+    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
+        if self.is_unbiased:
+            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
+        return weighting.ones(draw, self.setting.dtype)
+
+    @override
+    def advance(self, update_step: int) -> None:
+        del update_step
+
+    @override
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"largest_priority": self.largest_priority}
+
+    def _masses(self, priorities: Float[Tensor, "p X"]) -> Float[Tensor, "p X"]:
+        return 1 / priorities if self.config.draws_for == "actor" else priorities
