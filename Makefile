@@ -30,7 +30,7 @@ help: ## List the targets
 	$(PIP) --editable '.[report]'
 	@touch $@
 
-# Small networks and four updates a step, so that the pole stands within minutes; one process per seed, on two cores.
+# Small networks and four updates per step, so that the pole stands within minutes; one process per seed, on two cores.
 demo: .venv/demo ## Train SAC with four samplers on InvertedPendulum, print the table, write a report page; minutes
 	$(BIN)/aes-rl compare runs/demo --tasks InvertedPendulum-v5 --agents sac --seeds 0 1 --preset default \
 	  --samplers uniform prioritized adaptive predictive --members-per-population 4 --env-steps 4000 \

@@ -151,7 +151,7 @@ class Signals(NamedTuple):
 
 
 class Report:
-    """What a rule hears after an update: the draw, the learner's signals, and where they count."""
+    """What a rule receives after an update: the draw, the learner's signals, and where they count."""
 
     def __init__(self, draw: Draw, signals: Signals, is_current: Array, norms: Mapping[str, Array]):
         self.draw = draw

@@ -196,7 +196,7 @@ def test_what_cannot_be_stored_is_refused_before_anything_is(storage, data, erro
 
 
 def test_a_forgotten_writer_is_named() -> None:
-    """The sampler heard of no row, and said that the replay was empty."""
+    """The sampler was given no row, and said that the replay was empty."""
     with pytest.raises(UserError, match=r"no SelectiveWriter.* use writer=SelectiveWriter\(sampler\)"):
         make(Uniform(), writer=None)
 

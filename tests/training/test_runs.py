@@ -91,7 +91,7 @@ def test_killed_runs_resume_to_the_same_file(agent, moments, tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_runs_save_and_say_how_to_resume(kind, tmp_path) -> None:
-    """The whole process group hears it, as from a terminal, a scheduler or timeout."""
+    """The whole process group gets it, as from a terminal, a scheduler or timeout."""
     expected = finish(SMALL, tmp_path / "whole")
     directory = tmp_path / "stopped"
     table = directory / "evaluations.csv"
