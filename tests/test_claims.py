@@ -1,12 +1,17 @@
-"""The numbers that README.md and docs/idea.md quote, recomputed from results/."""
+"""The claims of README.md, docs/idea.md and other hand-written pages, recomputed from the files that they rest on.
+
+The pages of docs/results and docs/variance.md are generated whole: tests/report/test_results_pages.py.
+"""
 
 import csv
 import json
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from aes_rl.study.grid import Study
 from scripts import environment_tables, figures, speed_figure
 
 ROOT = Path(__file__).parent.parent
@@ -54,6 +59,59 @@ def test_what_is_shown_about_variance(verdicts) -> None:
             assert float(row["captured"]) < 0, row
 
 
+def test_adaptive_beside_predictive() -> None:
+    """As good at batch 256: a median of the second half of training at most 0.02 below."""
+    medians = {
+        cell: [
+            figures.quartiles(figures.second_half(figures.readings(cell)[of]))[1] for of in ("adaptive", "predictive")
+        ]
+        for cell in figures.CELLS.values()
+        if cell.endswith("sac")
+    }
+    assert "with batch 256 as good on four of six tasks" in text_of("README.md")
+    assert [cell for cell, (adaptive, own) in medians.items() if adaptive < own - 0.02] == [
+        "halfcheetah-sac",
+        "hopper-sac",
+    ]
+    assert len(medians) == 6
+
+
+def test_the_lowest_reading_of_predictive_selection() -> None:
+    values = [
+        value
+        for cell in figures.CELLS.values()
+        for at_step in figures.readings(cell)["predictive"].values()
+        for value in at_step
+    ]
+    page = text_of("docs/samplers/predictive.md")
+    assert f"none of {len(values):,} readings in eight experiments of five seeds is below zero" in page
+    assert f"the lowest is {min(values):.2f}" in page
+
+
+def test_the_pilot_with_small_batches() -> None:
+    """The README's hint and the page that it points to say the same."""
+    readme, results = text_of("README.md"), text_of("docs/results/index.md")
+    assert "A pilot on three tasks hints that selection pays at batch 16 and 64" in readme
+    assert "**yes in a pilot** with predictive selection, on three tasks" in results
+    rows = dict(re.findall(r"\| (16|64|256) \|[^|]*\|[^|]*\| [\d.]+ \(p (?:< )?([\d.]+)\) \|", results))
+    assert float(rows["16"]) < 0.05
+    assert float(rows["64"]) < 0.05
+    assert float(rows["256"]) > 0.05
+
+
+def test_versions_and_the_size_of_the_grid() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    (torch,) = [line.removeprefix("torch>=") for line in project["dependencies"] if line.startswith("torch")]
+    python, pages = project["requires-python"].removeprefix(">="), ("README.md", "docs/maintainers.md")
+    for page in pages:
+        assert re.search(rf"Python {python} (or|and) newer", text_of(page))
+    assert f"# {torch} or newer" in text_of("README.md")
+    assert f"torch {torch} and newer" in text_of("docs/maintainers.md")
+    grid = Study()
+    runs = len(grid.tasks) * len(grid.agents) * len(grid.samplers) * len(grid.seeds)
+    assert f"the paper's grid: {runs} runs" in text_of("README.md")
+
+
 def test_what_is_not_shown_about_scores(verdicts) -> None:
     readme = text_of("README.md")
     predictive = {(row["task"], row["agent"]): row for row in verdicts if row["sampler"] == "predictive"}
@@ -75,13 +133,22 @@ def test_the_actor_is_noisier_on_halfcheetah(verdicts) -> None:
 def test_speed() -> None:
     results = ROOT / "benchmarks" / "results"
     readme, replay = text_of("README.md"), json.loads((results / "replay.json").read_text())
-    assert f"| faster than the best prioritized peer | {replay['speedup_vs_best_prioritized_peer']:.1f}× |" in readme
-    assert f"| faster than Stable-Baselines3's uniform buffer | {replay['speedup_vs_sb3_uniform']:.1f}× |" in readme
-    assert f"| growth from ten thousand to ten million slots | {replay['growth_10k_to_10m']:.1f}× |" in readme
-    assert f"| {replay['overhead_bytes_per_slot']:.1f} |" in readme
+    for name, key, unit in (
+        ("faster than the best prioritized peer", "speedup_vs_best_prioritized_peer", "×"),
+        ("faster than Stable-Baselines3's uniform buffer", "speedup_vs_sb3_uniform", "×"),
+        ("growth from ten thousand to ten million slots", "growth_10k_to_10m", "×"),
+        ("bytes per slot beside the transition itself", "overhead_bytes_per_slot", ""),
+    ):
+        cells = " | ".join(f"{replay[key + suffix]:.1f}{unit}" for suffix in ("", "_predictive"))
+        assert f"| {name} | {cells} |" in readme
     hosts = json.loads((results / "integrations.json").read_text())
     ratios = [hosts[name] for name in ("sb3", "torchrl", "tianshou")]
     assert f"costs {min(ratios):.2f} to {max(ratios):.2f} times an update of the host library" in readme
+    assert f"| {', '.join(f'{ratio:.2f}' for ratio in ratios)} |" in text_of("docs/speed.md")
+    page = text_of("docs/integrations/index.md")
+    for key, name in {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "tianshou": "Tianshou"}.items():
+        row = f"{name} {hosts[f'{key}_version']} | {hosts[key]:.2f}× | {hosts[f'{key}_own_buffer_ms']:.1f}"
+        assert f"| {row} |" in page
 
 
 def test_training_speed() -> None:
