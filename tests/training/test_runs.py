@@ -336,7 +336,8 @@ def test_memory_is_asked_for_before_it_is_needed(monkeypatch) -> None:
     assert 171e9 < memory.needed(config, sizes) - 60 * 1_000_000 * 21 < 174e9
     assert memory.available("cpu") > 1e8
     monkeypatch.setattr(memory, "available", lambda _: 10**9)
-    with pytest.raises(ValueError, match=r"60 members with 1,000,000 slots each need 17\d\.\d GB and cpu has 1\.0 GB"):
+    expected = r"a population of 60 with 1,000,000 slots per member needs 17\d\.\d GB and cpu has 1\.0 GB"
+    with pytest.raises(ValueError, match=expected):
         RunState(config)
 
 

@@ -41,8 +41,9 @@ def require(config: Training, sizes: Sizes) -> None:
     wanted, free = needed(config, sizes), available(config.device)
     if wanted > free:
         raise UserError(
-            f"{len(config.members)} members with {config.capacity:,} slots each need {gigabytes(wanted)} and "
-            f"{config.device} has {gigabytes(free)} free; train fewer members at a time, or lower capacity"
+            f"a population of {len(config.members)} with {config.capacity:,} slots per member needs "
+            f"{gigabytes(wanted)} and {config.device} has {gigabytes(free)} free; train fewer members at a time, or "
+            "lower capacity"
         )
 
 
