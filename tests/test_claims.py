@@ -187,3 +187,15 @@ def test_the_idea_in_numbers() -> None:
     assert f"holds {100 * of['share_of_norms']:.0f} % of the sum" in idea
     assert f"draws it {100 * of['share_of_draws']:.0f} % of the time" in idea
     assert f"has {100 * of['oracle_ratio']:.0f} % of uniform sampling's cost" in idea
+
+
+def test_recorded_problems_have_the_same_numbers_on_both_pages() -> None:
+    """The page on predictive selection and that on the laboratory quote one simulation."""
+    own, laboratory = text_of("docs/samplers/predictive.md"), text_of("docs/laboratory.md")
+    rows = re.findall(
+        r"\| (256|64) \| ([\d,]+) \| [64] \| ([^|]+ \| [^|]+ \| [^|]+ \| [^|]+ \|) \*\*([\d.]+)\*\* \|", own
+    )
+    assert len(rows) == 4
+    for batch, slots, others, predictive in rows:
+        row = rf"\| {batch} \| {slots} \| shipped \|[^a-z]*\| finer \| {re.escape(others)} {predictive} \|"
+        assert re.search(row, laboratory), (batch, slots)
