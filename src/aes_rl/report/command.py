@@ -94,6 +94,7 @@ def write_report(args: Report) -> Path:
     for problem in results.problems:
         _console.print(f"note: {problem}", markup=False, highlight=False)
     _console.print(_terminal(made))
+    _console.print(_IN_LINES, highlight=False)
     _console.print(f"{smoothing} --window changes the number.", highlight=False)
     _console.print(f"the page is {path}", markup=False)
     return path
@@ -141,6 +142,12 @@ _MEASURES = (
     "steps; – for one seed. With one evaluation there is no speed, stability or maximum. The paper's agents may have "
     "had other settings than these."
 )
+_IN_LINES = """learning speed: max score per environment step until it was reached
+stability: final score ÷ max score; 1 if nothing was lost at the end
+max score: largest mean return in the last 60 % of the run
+robustness: standard deviation over seeds in the last 20 % of the run; less is better
+final: mean return at the end of the run"""
+"""What the columns mean, in a line each for the terminal; the page has the definitions."""
 _JUDGED = (
     "Each sampler against uniform replay over the seeds that both have. Captured fraction: share of the removable "
     "gradient variance that the sampler removed, mean over the second half of training (lowest to highest seed); by "
