@@ -1,6 +1,7 @@
 """The table of docs/network-draws.md, from results/network-draws: python -m scripts.network_draws."""
 
 import csv
+import gzip
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -17,7 +18,7 @@ NAMES = {
 
 def readings(task: str, sampler: str, network: str) -> list[float]:
     """Captured fractions of a network's gradient, over seeds and moments."""
-    with (RESULTS / task / "metrics.csv").open(newline="") as file:
+    with gzip.open(RESULTS / task / "metrics.csv.gz", "rt", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["sampler"] == sampler]
     wanted = f"captured_fraction_{network}"
     return [float(row["value"]) for row in rows if row["metric"] == wanted and int(row["env_step"]) >= FIRST_STEP]

@@ -13,7 +13,7 @@ import pytest
 
 from aes_rl.study.grid import Study
 from benchmarks import learn_dqn
-from scripts import environment_tables, figures, speed_figure
+from scripts import environment_tables, figures, network_draws, speed_figure
 
 ROOT = Path(__file__).parent.parent
 
@@ -205,3 +205,15 @@ def test_recorded_problems_have_the_same_numbers_on_both_pages() -> None:
 def test_learning_curves_of_dqn() -> None:
     """The table is that of the finished runs beside it."""
     assert learn_dqn.table() in (ROOT / "results" / "dqn" / "README.md").read_text()
+
+
+def test_captured_fractions_of_separate_draws() -> None:
+    """The page's table is made from the published runs, and its claim of both networks holds in every cell."""
+    page = network_draws.PAGE.read_text()
+    assert network_draws.with_table(page) == page
+    *_, best = network_draws.NAMES
+    for task in ("HalfCheetah-v5", "Hopper-v5"):
+        for network in ("critic", "actor"):
+            own, one_draw = (network_draws.readings(task, name, network) for name in (best, "predictive"))
+            assert sum(own) > sum(one_draw), (task, network)
+            assert min(own) > 0, (task, network)
