@@ -9,6 +9,7 @@ import torch
 
 from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Uniform
 from aes_rl.agents import SAC
+from aes_rl.errors import UserError
 from aes_rl.lab import recorded
 from aes_rl.lab.measure import expected_norms
 from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem
@@ -203,3 +204,13 @@ def test_a_record_of_too_few_slots_is_refused() -> None:
 def test_an_empty_folder_is_refused(tmp_path) -> None:
     with pytest.raises(ValueError, match="holds no recorded problem"):
         recorded.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("sampler", "line"),
+    [("laber", "a simulation has no learner"), ("predictive:networks=separate", "a simulation draws once")],
+)
+def test_a_sampler_of_which_a_simulation_would_see_a_part_is_refused(sampler, line) -> None:
+    """The first stage alone is uniform, and one draw alone follows the sum of all norms: other samplers."""
+    with pytest.raises(UserError, match=line):
+        score_of(sampler, lognormal())
