@@ -1,7 +1,7 @@
 """Separate draws for the networks of a member: one for its critics, one for its actor and what goes with it.
 
-A member whose sampler has `per_network` holds two distributions over the same slots. The sampler counts the second ones
-as further members, behind those of the population: `Sampler` and the rules need to know nothing of this.
+A member whose sampler has `networks="separate"` holds two distributions over the same slots. The sampler counts the
+second ones as further members, behind those of the population: `Sampler` and the rules need to know nothing of this.
 """
 
 from collections.abc import Sequence

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from aes_rl import checks, weighting
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
-from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.rule import AbstractRule, SamplerConfig, Setting
 from aes_rl.types import Draw, Report, Signal
 
 
@@ -28,7 +28,7 @@ class Uniform:
 class UniformRule(AbstractRule):
     """p(i) = 1/n: the floor is 1, so the masses are not used."""
 
-    config_type: ClassVar = Uniform
+    config_type: ClassVar[type[SamplerConfig]] = Uniform
     needs = Signal.NONE
     is_unbiased = True
 
