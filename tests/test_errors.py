@@ -41,7 +41,7 @@ BAD_CONFIGURATIONS = [
     (lambda: Prioritized(smallest_error=0.0), r"smallest_error is 0.0"),
     (lambda: Prioritized(priority_exponent=10.0), r"priority_exponent is 10.0; it must lie in \[0, 1\]"),
     (lambda: Uniform(overwrite="lifo"), r"overwrite is 'lifo'; it must be one of adaptive, uniform, fifo"),
-    (lambda: Adaptive(networks="actor"), r"networks is 'actor'; give a tuple of names"),
+    (lambda: Adaptive(networks="actor"), r"networks is 'actor'; give 'balanced', 'separate', a tuple of names"),
     (lambda: Adaptive(networks=()), r"networks is \(\)"),
     (lambda: Sampler([Uniform()], capacity=5, total_updates=0), r"total_updates is 0"),
     (lambda: Sampler([Uniform()], capacity=5, dtype=torch.float16), r"dtype is torch.float16; it must be one of"),
