@@ -169,7 +169,7 @@ class NaivePredictive(NaiveSampler):
         for slot, _, d in rows:
             self.logs[slot], self.seen[slot] = float(np.float32(math.log(d))), self.updates
         for slot, _, _ in rows:
-            self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
+            self.masses[slot] = self.mass(slot, max(1, min(self.refresh_every // 2, n // len(slots))))
 
     def advance(self, update_step):
         self.floor = max(self.last_floor, self.refresh_every / (self.refresh_every + update_step))
@@ -238,7 +238,7 @@ class NaiveDeviation(NaiveSampler):
             self.deviations[slot] = float(np.float32(known))
             self.since[slot], self.reports[slot] = self.updates, min(self.reports[slot] + 1, 16)
         for slot in {slot for slot, _, _ in rows}:
-            self.masses[slot] = self.mass(slot, max(1, self.refresh_every // 2))
+            self.masses[slot] = self.mass(slot, max(1, min(self.refresh_every // 2, n // len(slots))))
 
     def advance(self, update_step):
         self.floor = max(self.last_floor, self.refresh_every / (self.refresh_every + update_step))

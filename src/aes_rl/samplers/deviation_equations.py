@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl.backends import fused
-from aes_rl.samplers.forecast_equations import AGES, PRIOR_PAIRS, bucket_of, mass_of, mean_and_variance
+from aes_rl.samplers.forecast_equations import AGES, PRIOR_PAIRS, bucket_of, mass_of, mean_and_variance, next_look
 from aes_rl.types import Counter, last_position
 
 REPORTS = 6
@@ -60,8 +60,8 @@ def observe(
 ) -> Float[Tensor, "p B"]:
     """Learn from one update's norms; return the masses √E[d] of the drawn slots.
 
-    If a slot is drawn twice, its last norm is kept. Norms of zero are ignored. The masses are for an age of at least
-    `horizon`.
+    If a slot is drawn twice, its last norm is kept. Norms of zero are ignored. The masses are for the next look
+    (`next_look`).
     """
     updates.add_(1)
     state = State(deviations, since, reports, moments, sums, updates)
@@ -130,7 +130,7 @@ def _observed(
     since = torch.where(is_any_observed, state.updates.int(), old_since)
     reports = torch.where(is_any_observed, (old_reports + 1).clamp(max=MOST_REPORTS), old_reports)
     intercepts, slopes = lines(moments, sums)
-    own = _buckets(reports, (state.updates - since).clamp(min=horizon))
+    own = _buckets(reports, (state.updates - since).clamp(min=next_look(size, slots.shape[1], horizon)))
     expected = intercepts.gather(1, own) + slopes.gather(1, own) * deviations.double()
     return moments, sums, deviations, since, reports, mass_of(expected)
 

@@ -129,6 +129,7 @@ def _observe(
 ):  # fmt: skip
     batch = slots.shape[1]
     logs, weights = np.empty(batch), np.empty(batch)
+    soon = max(1, min(horizon, size // batch))
     for member in range(slots.shape[0]):
         _fade(moments[member], keep_moments)
         for bucket in range(sums.shape[1]):
@@ -170,7 +171,7 @@ def _observe(
         _fit(sums[member], mean, variance, lines)
         for position in range(batch):
             slot = np.uint64(slots[member, position])
-            bucket = _bucket(reports[member, slot], max(now - since[member, slot], horizon))
+            bucket = _bucket(reports[member, slot], max(now - since[member, slot], soon))
             masses[member, position] = _mass(lines[bucket], float(deviations[member, slot]))
 
 

@@ -48,7 +48,7 @@ def observe(
 ) -> Float[Tensor, "p B"]:
     """Learn from one update's norms; return the masses √E[d] of the drawn slots.
 
-    The statistics are first multiplied by `keep`. The masses are for an age of at least `horizon`. If a slot is drawn
+    The statistics are first multiplied by `keep`. The masses are for the next look (`next_look`). If a slot is drawn
     twice, its last norm is kept. Norms of zero are ignored.
     """
     updates.add_(1)
@@ -61,6 +61,13 @@ def observe(
     logs.scatter_(1, slots, logs_now)
     seen.scatter_(1, slots, seen_now)
     return masses
+
+
+def next_look(size: Counter, batch_size: int, horizon: int) -> Counter:
+    """After how many updates a mass is used: at the slot's next draw, or before, at the next forecast of all slots."""
+    if isinstance(size, int):
+        return max(1, min(horizon, size // batch_size))
+    return (size // batch_size).clamp(1, horizon)
 
 
 def forget(seen: Int[Tensor, "p N"], moments: Float[Tensor, "p 3"], slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
@@ -104,7 +111,7 @@ def _observed(
     logs_now = torch.where(is_any_observed, new_logs.gather(1, last).float(), old_logs)
     seen_now = torch.where(is_any_observed, updates.int(), old_seen)
     _, _, slopes = statistics_of(moments, pairs)
-    slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=horizon)))
+    slope = slopes.gather(1, bucket_of((updates - seen_now).clamp(min=next_look(size, slots.shape[1], horizon))))
     slope = torch.where(seen_now > 0, slope, 0.0)
     return moments, pairs, logs_now, seen_now, mass_of(expected_log(logs_now.double(), slope, mean, variance))
 

@@ -92,6 +92,7 @@ def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, no
     now = updates[0]
     batch = slots.shape[1]
     news, weights, slopes = np.empty(batch), np.empty(batch), np.empty(AGES)
+    soon = max(1, min(horizon, size // batch))
     for member in range(slots.shape[0]):
         # Element by element: assigning slices takes two more seconds to compile.
         for moment in range(3):
@@ -131,7 +132,7 @@ def _observe(logs, seen, moments, pairs, updates, slots, probabilities, size, no
             log, slope = 0.0, 0.0
             if seen[member, slot] > 0:
                 log = float(logs[member, slot])
-                slope = slopes[bucket_of(max(now - seen[member, slot], horizon))]
+                slope = slopes[bucket_of(max(now - seen[member, slot], soon))]
             masses[member, position] = _mass(0.5 * (mean + slope * (log - mean) + 0.5 * variance * (1 - slope * slope)))
 
 

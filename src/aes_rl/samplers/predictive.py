@@ -65,7 +65,7 @@ class PredictiveRule(AbstractRule):
         self.floor = self._floor_after(0)
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
-        # The mass of a drawn slot is used until the next forecast of all slots, so its mean age is half that period.
+        # A mass is used at the latest until the next forecast of all slots: on average for half of that period.
         horizon = max(1, config.refresh_every // 2)
         self.forecast: AbstractForecast = (
             ValueForecast(setting, config.memory, horizon)
