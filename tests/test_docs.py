@@ -54,6 +54,24 @@ def test_the_change_in_the_readme_trains_and_prints(capsys) -> None:
     assert re.search(r"selection/.*total_timesteps +\| 800 ", capsys.readouterr().out, re.DOTALL)
 
 
+def test_the_sampler_of_ones_own_by_gradient_norms_is_one(capsys) -> None:
+    """The page's first block with the lines of its second change."""
+    page = (ROOT / "docs" / "samplers" / "your-own.md").read_text()
+    program = BLOCKS["docs/samplers/your-own.md"][0]
+    _, change = re.findall(r"```diff\n(.*?)```", page, re.DOTALL)
+    for part in change.split(" …\n"):
+        before, after = ("".join(f"{line[1:]}\n" for line in part.splitlines() if line[0] == sign) for sign in "-+")
+        assert before in program
+        program = program.replace(before, after)
+    known = dict(RULES)
+    try:
+        exec(compile(program, "my_sampler.py", "exec"), {"__name__": "__main__"})
+    finally:
+        RULES.clear()
+        RULES.update(known)
+    assert "all checks passed" in capsys.readouterr().out
+
+
 def test_the_notebook_runs_and_prints_in_every_cell(capsys) -> None:
     names = {"__name__": "__main__"}
     for cell in json.loads((ROOT / "docs" / "first-look.ipynb").read_text())["cells"]:
