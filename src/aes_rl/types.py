@@ -164,12 +164,14 @@ class Signals(NamedTuple):
 class Report:
     """What a rule receives after an update: the draw, the learner's signals, and where they count."""
 
-    def __init__(self, draw: Draw, signals: Signals, is_current: Array, norms: Mapping[str, Array]):
+    def __init__(
+        self, draw: Draw, signals: Signals, is_current: Array, norms: Mapping[str, Array], error: Array | None = None
+    ):
         self.draw = draw
         self.signals = signals
         self.is_current_view = is_current
-        self.norm_views = norms
-        """The gradient norms of `signals` in the form that the backend's loops take."""
+        self.norm_views, self.error_view = norms, error
+        """The gradient norms and the TD errors of `signals` in the form that the backend's loops take."""
 
     @cached_property
     def is_current(self) -> Bool[Tensor, "p B"]:

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from aes_rl.backends import AbstractBackend, fused
-from aes_rl.types import Array, Counter, Draw
+from aes_rl.backends import AbstractBackend, Forms, fused
+from aes_rl.types import Array, Draw
 
 
 def unbiased(draw: Draw, backend: AbstractBackend[Array], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
@@ -21,17 +21,17 @@ def ones(draw: Draw, dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]
     return torch.ones(draw.slots.shape, dtype=dtype, device=draw.slots.device)
 
 
-def annealed(draw: Draw, exponent: Float[Tensor, "P 1"], dtype: torch.dtype = torch.float32) -> Float[Tensor, "P B"]:
-    """(n · p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritized replay.
-
-    Biased for the uniform mean by design, even at exponent 1, because of the division.
-    """
-    return _annealed(draw.probabilities, draw.size, exponent, dtype)
-
-
 @fused
 def _annealed(
-    probabilities: Float[Tensor, "P B"], size: Counter, exponent: Float[Tensor, "P 1"], dtype: torch.dtype
+    probabilities: Float[Tensor, "P B"], exponent: Float[Tensor, "P 1"], dtype: torch.dtype
 ) -> Float[Tensor, "P B"]:
-    weights = (probabilities * size).pow(-exponent)
-    return (weights / weights.amax(dim=-1, keepdim=True)).to(dtype)
+    """(n·p(i))^(−exponent), divided by the largest of the member's batch: the weights of prioritized replay.
+
+    Biased for the uniform mean by design, even at exponent 1, because of the division, in which n cancels.
+    """
+    smallest = probabilities.amin(dim=-1, keepdim=True)  # its weight is the largest
+    return (smallest / probabilities).pow(exponent).to(dtype)
+
+
+ANNEALED = Forms(_annealed, loops="aes_rl.samplers.priorities_loops:annealed")
+"""Takes the probabilities of a draw, the exponent of each member and the data type of the weights."""

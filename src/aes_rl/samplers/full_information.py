@@ -7,11 +7,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
+from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Array, Draw, Report, Signal
+from aes_rl.types import Array, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -54,14 +54,6 @@ class FullInformationRule(AbstractRule):
         sums = self.accumulator.sums[:, : squared_norms.shape[1]]
         sums += squared_norms
         return self.accumulator.masses_of(sums)
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
 
     @override
     def slot_state(self) -> dict[str, Tensor]:

@@ -9,11 +9,11 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
+from aes_rl import checks
 from aes_rl.backends import Forms
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Array, Draw, Report, Signal
+from aes_rl.types import Array, Report, Signal
 
 LARGEST_LOG = 300.0
 """Largest absolute logarithm of a mass: e^300 and the sum of a billion of them are finite."""
@@ -71,12 +71,6 @@ class GeometricRule(AbstractRule):
     @override
     def feedback(self, report: Report) -> None:
         del report
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        if self.is_unbiased:
-            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-        return weighting.ones(draw, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:

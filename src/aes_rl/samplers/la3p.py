@@ -3,15 +3,14 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
-from aes_rl.samplers.lap import limited_masses
+from aes_rl import checks
+from aes_rl.samplers.priorities import Priorities
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Report, Signal, as_tensor
 
 LOSSES = ("critic", "actor")
 
@@ -56,35 +55,19 @@ class LA3PRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = "fifo"
         self.is_unbiased = config.unbiased
-        self.largest_priority = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.backend.device)
+        self.priorities = Priorities(setting, config.priority_exponent, smallest=config.smallest_error)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        return self._masses(self.largest_priority).expand(slots.shape).contiguous()
+        return self._masses(self.priorities.of_new(slots))
 
     @override
     def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        error, config = report.signals.td_error, self.config
-        assert error is not None
-        priorities, largest = limited_masses(
-            error, report.is_current, self.largest_priority, config.smallest_error, config.priority_exponent
-        )
-        self.largest_priority.copy_(largest)
-        return self._masses(priorities)
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        if self.is_unbiased:
-            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-        return weighting.ones(draw, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
+        return self._masses(as_tensor(self.priorities.of(report)))
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"largest_priority": self.largest_priority}
+        return {"largest_priority": self.priorities.largest}
 
     def _masses(self, priorities: Float[Tensor, "p X"]) -> Float[Tensor, "p X"]:
-        return 1 / priorities if self.config.draws_for == "actor" else priorities
+        return priorities.reciprocal() if self.config.draws_for == "actor" else priorities

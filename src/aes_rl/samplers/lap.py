@@ -3,16 +3,15 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
-from aes_rl.backends import fused
+from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
+from aes_rl.samplers.priorities import Priorities
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -47,45 +46,16 @@ class LAPRule(AbstractRule):
         self.floor = 0.0
         self.overwrite = config.overwrite
         self.is_unbiased = config.unbiased
-        self.largest_mass = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.backend.device)
+        self.priorities = Priorities(setting, config.priority_exponent, smallest=config.smallest_error)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        return self.largest_mass.expand(slots.shape).contiguous()
+        return self.priorities.of_new(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        error, config = report.signals.td_error, self.config
-        assert error is not None
-        masses, largest = limited_masses(
-            error, report.is_current, self.largest_mass, config.smallest_error, config.priority_exponent
-        )
-        self.largest_mass.copy_(largest)
-        return masses
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        if self.is_unbiased:
-            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-        return weighting.ones(draw, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
+        return self.priorities.of(report)
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"largest_mass": self.largest_mass}
-
-
-@fused
-def limited_masses(
-    error: Float[Tensor, "p B"],
-    is_current: Bool[Tensor, "p B"],
-    largest: Float[Tensor, "p 1"],
-    smallest_error: float,
-    exponent: float,
-) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
-    """max(|δ|, smallest)^exponent, and the largest mass so far."""
-    masses = error.double().abs().clamp(min=smallest_error).pow(exponent)
-    return masses, torch.maximum(largest, torch.where(is_current, masses, 0).amax(dim=1, keepdim=True))
+        return {"largest_mass": self.priorities.largest}

@@ -13,7 +13,7 @@ from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal, as_tensor
+from aes_rl.types import Report, Signal, as_tensor
 
 
 @dataclass(frozen=True)
@@ -65,14 +65,6 @@ class LastValueRule(AbstractRule):
         moments, masses = _learned(self.moments, weights, report.is_current, norms, 1 - 1 / self.config.memory)
         self.moments.copy_(moments)
         return masses
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

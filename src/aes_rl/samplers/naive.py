@@ -7,12 +7,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
+from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Array, Draw, Report, Signal
+from aes_rl.types import Array, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,6 @@ class NaiveRule(AbstractRule):
     @override
     def feedback(self, report: Report) -> Float[Array, "p B"]:
         return self.accumulator.add(report, self.norms.of(report))
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Tensor, "p N"] | None:

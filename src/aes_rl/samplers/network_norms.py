@@ -53,7 +53,7 @@ class NetworkNorms:
 
     def of(self, report: Report) -> Float[Array, "p B"]:
         """d(i) of every drawn slot, in the form that the backend's loops take."""
-        reported = {name: report.norm_views[name] for name in report.signals.gradient_norm}
+        reported = report.norm_views
         if self._networks == "balanced":
             if len(reported) > _MOST:
                 raise UserError(f"{len(reported)} networks reported gradient norms; 'balanced' takes at most {_MOST}")

@@ -10,12 +10,12 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
+from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.forecasts import AbstractForecast, DeviationForecast, ValueForecast
 from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Array, Draw, Report, Signal
+from aes_rl.types import Array, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,6 @@ class PredictiveRule(AbstractRule):
     @override
     def feedback(self, report: Report) -> Float[Array, "p B"]:
         return self.forecast.observe(report, self.norms.of(report))
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> Float[Array, "p N"] | None:

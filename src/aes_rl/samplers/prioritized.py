@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks, weighting
-from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
+from aes_rl.samplers.priorities import Priorities
 from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Array, Draw, Report, Signal
 
 
 @dataclass(frozen=True)
@@ -54,26 +54,22 @@ class PrioritizedRule(AbstractRule):
         self.setting = setting
         self.floor = 0.0
         self.overwrite = config.overwrite
-        self.largest_mass = torch.ones(setting.members, 1, dtype=torch.float64, device=setting.backend.device)
-        self.weight_exponent = torch.full_like(self.largest_mass, config.weight_exponent)
+        self.priorities = Priorities(setting, config.priority_exponent, added=config.smallest_error)
+        self.weight_exponent = torch.full_like(self.priorities.largest, config.weight_exponent)
+        self._exponent_view = setting.backend.view(self.weight_exponent)
+        self._annealed = setting.backend.form(weighting.ANNEALED)
 
     @override
     def fresh(self, slots: Int[Tensor, "p K"]) -> Float[Tensor, "p K"]:
-        return self.largest_mass.expand(slots.shape).contiguous()
+        return self.priorities.of_new(slots)
 
     @override
-    def feedback(self, report: Report) -> Float[Tensor, "p B"]:
-        error, config = report.signals.td_error, self.config
-        assert error is not None
-        masses, largest = _masses(
-            error, report.is_current, self.largest_mass, config.smallest_error, config.priority_exponent
-        )
-        self.largest_mass.copy_(largest)
-        return masses
+    def feedback(self, report: Report) -> Float[Array, "p B"]:
+        return self.priorities.of(report)
 
     @override
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.annealed(draw, self.weight_exponent, self.setting.dtype)
+        return self._annealed(draw.probabilities_view, self._exponent_view, self.setting.dtype)
 
     @override
     def advance(self, update_step: int) -> None:
@@ -83,17 +79,4 @@ class PrioritizedRule(AbstractRule):
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
-        return {"largest_mass": self.largest_mass, "weight_exponent": self.weight_exponent}
-
-
-@fused
-def _masses(
-    error: Float[Tensor, "p B"],
-    is_current: Bool[Tensor, "p B"],
-    largest: Float[Tensor, "p 1"],
-    smallest_error: float,
-    exponent: float,
-) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
-    """(|δ| + ε)^exponent, and the largest mass so far."""
-    masses = (error.double().abs() + smallest_error).pow(exponent)
-    return masses, torch.maximum(largest, torch.where(is_current, masses, 0).amax(dim=1, keepdim=True))
+        return {"largest_mass": self.priorities.largest, "weight_exponent": self.weight_exponent}

@@ -51,15 +51,16 @@ def screened(
     if wrong is not None:
         values, lowest = limited[wrong]
         raise UserError(invalid_value_message(_name(list(views)[wrong]), as_tensor(values), lowest))
-    return Report(draw, signals, is_current, views)
+    error = views.pop("", None)
+    return Report(draw, signals, is_current, views, error)
 
 
 def part_of(report: Report, members: slice) -> Report:
     """The part of a report for a slice of members."""
     norms = {network: values[members] for network, values in report.norm_views.items()}
-    return Report(
-        report.draw.of_members(members), report.signals.of_members(members), report.is_current_view[members], norms
-    )
+    error = None if report.error_view is None else report.error_view[members]
+    draw, signals = report.draw.of_members(members), report.signals.of_members(members)
+    return Report(draw, signals, report.is_current_view[members], norms, error)
 
 
 def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:

@@ -14,7 +14,7 @@ from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.errors import UserError
 from aes_rl.samplers.rule import AbstractRule, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Report, Signal
 
 
 @dataclass(frozen=True)
@@ -79,16 +79,6 @@ class ROERRule(AbstractRule):
         priorities = report.last_of_slot(moved, before)
         self.priorities.scatter_(1, slots, priorities)
         return priorities
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        if self.is_unbiased:
-            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-        return weighting.ones(draw, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
 
     @override
     def slot_state(self) -> dict[str, Tensor]:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from aes_rl import weighting
 from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
@@ -53,6 +54,8 @@ class AbstractRule(ABC):
     """Whether a batch has the same effect as its reports one after the other; if not, it takes effect as a whole."""
     updates_options: ClassVar[tuple[str, ...]] = ()
     """Names of options that count updates. A simulation in which one step stands for k updates divides them by k."""
+    setting: Setting
+    """What `__init__` was given."""
     floor: float
     """κ: probability reserved for uniform draws. `advance` may change it."""
     overwrite: Overwrite
@@ -74,17 +77,20 @@ class AbstractRule(ABC):
         elsewhere the slot was overwritten since the draw, and the mass returned for it is ignored.
         """
 
-    @abstractmethod
     def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        """The importance weights of the draw, computed by a function of `aes_rl.weighting`."""
+        """The importance weights of the draw: 1/(n·p(i)) of an unbiased rule, otherwise 1."""
+        if self.is_unbiased:
+            return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
+        return weighting.ones(draw, self.setting.dtype)
 
-    @abstractmethod
     def advance(self, update_step: int) -> Float[Array, "p N"] | None:
-        """Advance schedules after update `update_step`, counted from 1.
+        """Advance schedules after update `update_step`, counted from 1. Without schedules there is nothing to do.
 
         Returns the masses of all N slots, or None if they are unchanged. The first n slots are live; masses
         returned for empty slots are ignored.
         """
+        del update_step
+        return None
 
     def slot_state(self) -> dict[str, Tensor]:
         """The tensors [p, N, …] with one entry per slot; loading copies a saved state into them in place.

@@ -8,10 +8,10 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from typing_extensions import override
 
-from aes_rl import checks, weighting
+from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.rule import AbstractRule, SamplerConfig, Setting
-from aes_rl.types import Draw, Report, Signal
+from aes_rl.types import Report, Signal
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,6 @@ class UniformRule(AbstractRule):
     @override
     def feedback(self, report: Report) -> None:
         del report
-
-    @override
-    def weights(self, draw: Draw) -> Float[Tensor, "p B"]:
-        return weighting.unbiased(draw, self.setting.backend, self.setting.dtype)
-
-    @override
-    def advance(self, update_step: int) -> None:
-        del update_step
 
     @override
     def state_dict(self) -> dict[str, Tensor]:
