@@ -4,9 +4,11 @@ from dataclasses import replace
 
 import pytest
 import torch
+from threadpoolctl import ThreadpoolController
 
 from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.agents.compiled import products
 from aes_rl.agents.compiled.agent import CompiledAgent
 from aes_rl.streams import Streams
 from aes_rl.types import ActorBatch, Batch
@@ -101,9 +103,11 @@ def test_updates_with_a_batch_of_the_actors_own_agree(name) -> None:
     assert_same_updates(reference, compiled, 2, 16, 20, has_actor_batch=True)
 
 
+@pytest.mark.parametrize("by_numpy", [False, True])
 @pytest.mark.parametrize(("name", "batch"), [("ddpg", 64), ("sac", 64), ("sac", 256), ("sac with value", 64)])
-def test_large_batches_and_networks_agree(name, batch) -> None:
-    """Sums of many terms, and the sizes of real runs, in which matrix products take other code."""
+def test_large_batches_and_networks_agree(name, batch, by_numpy, monkeypatch) -> None:
+    """Sums of many terms, and the sizes of real runs, in which matrix products take other code, in both libraries."""
+    monkeypatch.setattr(products, "is_by_numpy", lambda: by_numpy)
     reference, compiled = pair_of(replace(ALL[name], hidden=(256, 256)), 1)
     assert_same_updates(reference, compiled, 1, batch, 20)
 
@@ -121,6 +125,20 @@ def test_one_action_and_another_batch_size(name) -> None:
     reference, compiled = pair_of(ALL[name], 2, 1)
     for batch in (8, 5, 8):
         assert_same_updates(reference, compiled, 2, batch, 2, action_size=1)
+
+
+def test_products_by_numpy_take_as_many_threads_as_torch(monkeypatch) -> None:
+    monkeypatch.setattr(products, "is_by_numpy", lambda: True)
+    blas = ThreadpoolController().select(user_api="blas")
+    before, by_torch = blas.info()[0]["num_threads"], torch.get_num_threads()
+    try:
+        for threads in (1, 2, 1):
+            torch.set_num_threads(threads)
+            pair_of(CONFIGS["sac"], 1)
+            assert blas.info()[0]["num_threads"] == threads
+    finally:
+        torch.set_num_threads(by_torch)
+        blas.limit(limits=before)
 
 
 @pytest.mark.parametrize("name", ["ddpg", "sac"])

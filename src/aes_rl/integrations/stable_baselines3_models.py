@@ -13,7 +13,7 @@ from typing_extensions import override
 
 from aes_rl.errors import UserError
 from aes_rl.gradients.taps import CONVOLUTIONS
-from aes_rl.integrations.hooked import AbstractHookedAttachment, is_stored, rows_of, without_steps
+from aes_rl.integrations.hooked import AbstractHookedAttachment, Arguments, is_stored, rows_of, without_steps
 from aes_rl.integrations.selection import Array as Slots
 from aes_rl.integrations.selection import Pending, Selection
 from aes_rl.integrations.stable_baselines3_buffers import selective
@@ -71,6 +71,32 @@ class AbstractModelAttachment(AbstractHookedAttachment):
         with without_steps(self.optimizers()):
             twin.train(gradient_steps=1, batch_size=len(slots))
         model.policy.set_training_mode(was_training)
+
+    def watch_errors(
+        self,
+        network: nn.Module,
+        target: nn.Module,
+        add: Callable[[Pending, ReplayBufferSamples, Tensor, Tensor], None],
+        counts: Callable[[Arguments], bool] = lambda _: True,
+    ) -> None:
+        """Call `add` after the network's pass over a batch, with its output and the last one of the target network.
+
+        With `counts`, only after passes whose arguments it accepts.
+        """
+        last: list[Tensor] = []
+
+        def after_target(module: nn.Module, arguments: Arguments, output: Tensor) -> None:
+            del module, arguments
+            last[:] = [output.detach()]
+
+        def after_estimate(module: nn.Module, arguments: Arguments, output: Tensor) -> None:
+            del module
+            pending = self.pending(len(output)) if counts(arguments) else None
+            if pending is not None and pending.batch is not None and last:
+                add(pending, pending.batch, output.detach(), last.pop())
+
+        hooks = target.register_forward_hook(after_target), network.register_forward_hook(after_estimate)
+        self._undo += [hook.remove for hook in hooks]
 
     def _follow_logger(self, *arguments: object) -> None:
         """Add the metrics to everything that the model's current logger writes."""
@@ -186,7 +212,6 @@ class DQNAttachment(AbstractModelAttachment):
     def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
         self._model = model
         self._clips_errors = clips_errors
-        self._next_values: Float[Tensor, "B actions"] | None = None
         super().__init__(model, measure_every)
 
     @override
@@ -200,23 +225,11 @@ class DQNAttachment(AbstractModelAttachment):
         factor = 1.0 if self._clips_errors else 0.0
         outputs = [network.q_net]
         self.watch(network, Watched("critic", network, outputs, self.needs, factor, CONVOLUTIONS, False))
-        self._undo += [
-            target.register_forward_hook(self._after_target).remove,
-            network.register_forward_hook(self._after_estimate).remove,
-        ]
+        self.watch_errors(network, target, self._add_errors)
 
-    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network, arguments
-        self._next_values = output.detach()
-
-    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
+    def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
         """Remember how to compute the errors of this batch; they are computed only if they are used."""
-        del network, arguments
-        pending, following = self.pending(len(output)), self._next_values
-        if pending is None or pending.batch is None or following is None:
-            return
-        self._next_values = None
-        errors = partial(_errors, output.detach(), following, pending.batch, self._model.gamma)
+        errors = partial(_errors, values, following, batch, self._model.gamma)
         pending.sources.append(partial(self._report_errors, errors))
 
     def _report_errors(self, errors: Callable[[], Float[Tensor, "B"]], pending: Pending) -> None:

@@ -10,7 +10,7 @@ from typing import cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import huber_loss
 from typing_extensions import override
 
@@ -38,7 +38,6 @@ class QRDQNAttachment(AbstractModelAttachment):
 
     def __init__(self, model: QRDQN, measure_every: int | None):
         self._model = model
-        self._following: Float[Tensor, "B N actions"] | None = None
         super().__init__(model, measure_every)
 
     @override
@@ -49,25 +48,12 @@ class QRDQNAttachment(AbstractModelAttachment):
     def watch_networks(self) -> None:
         network, target = self._model.quantile_net, self._model.quantile_net_target
         self.watch(network, Watched("critic", network, [network.quantile_net], self.needs, skips=CONVOLUTIONS))
-        self._undo += [
-            target.register_forward_hook(self._after_target).remove,
-            network.register_forward_hook(self._after_estimate).remove,
-        ]
+        self.watch_errors(network, target, self._add_errors)
 
-    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network, arguments
-        self._following = output.detach()
-
-    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network, arguments
-        pending, following = self.pending(len(output)), self._following
-        if pending is None or pending.batch is None or following is None:
-            return
-        self._following = None
-        batch = pending.batch
-        compute = partial(_of_chosen_actions, output.detach(), following, batch, self._model.gamma)
+    def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
+        compute = partial(_of_chosen_actions, values, following, batch, self._model.gamma)
         # The loss sums over the estimated quantiles.
-        pending.sources.append(partial(_report, compute, float(output.shape[1])))
+        pending.sources.append(partial(_report, compute, float(values.shape[1])))
 
 
 class TQCAttachment(AbstractEntropyAttachment):
@@ -75,7 +61,6 @@ class TQCAttachment(AbstractEntropyAttachment):
 
     def __init__(self, model: TQC, measure_every: int | None):
         self._truncated = model
-        self._following: Float[Tensor, "B critics N"] | None = None
         self._temperature = torch.zeros(())
         super().__init__(cast(SAC, model), measure_every)  # the same actor and temperature
 
@@ -84,10 +69,7 @@ class TQCAttachment(AbstractEntropyAttachment):
         critic, target = self._model.critic, self._model.critic_target
         self.watch(critic, Watched("critic", critic, critic.q_networks, self.needs, skips=CONVOLUTIONS), is_stored)
         self.watch_actor()
-        self._undo += [
-            target.register_forward_hook(self._after_target).remove,
-            critic.register_forward_hook(self._after_estimate).remove,
-        ]
+        self.watch_errors(critic, target, self._add_errors, is_stored)
 
     @override
     def open(self, watched: Watched, pending: Pending) -> None:
@@ -97,25 +79,12 @@ class TQCAttachment(AbstractEntropyAttachment):
             self._temperature = model.ent_coef_tensor if log is None else log.detach().exp()
         super().open(watched, pending)
 
-    def _after_target(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network, arguments
-        self._following = output.detach()
-
-    def _after_estimate(self, network: nn.Module, arguments: tuple[object, ...], output: Tensor) -> None:
-        del network
-        if not is_stored(arguments):
-            return
-        pending, following = self.pending(len(output)), self._following
-        if pending is None or pending.batch is None or following is None:
-            return
-        self._following = None
+    def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
         dropped = self._truncated.top_quantiles_to_drop_per_net * following.shape[1]
         entropy = self._temperature * self.log_probability["next"].unsqueeze(1)
-        compute = partial(
-            _with_truncated_target, output.detach(), following, dropped, entropy, pending.batch, self._model.gamma
-        )
+        compute = partial(_with_truncated_target, values, following, dropped, entropy, batch, self._model.gamma)
         # The loss is a mean over critics, and the critics' terms are added.
-        pending.sources.append(partial(_report, compute, 1 / output.shape[1]))
+        pending.sources.append(partial(_report, compute, 1 / values.shape[1]))
 
 
 def _of_chosen_actions(

@@ -1,13 +1,14 @@
-"""Forward and backward passes of perceptrons in preallocated memory: products by torch, compiled loops between them."""
+"""Forward and backward passes of perceptrons in preallocated memory: products, and compiled loops between them."""
 
+from collections.abc import Callable
 from itertools import pairwise
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from aes_rl.agents.compiled import loops
+from aes_rl.agents.compiled.products import product
 from aes_rl.gradients.perceptron import Perceptron
 
 Floats = NDArray[np.float32]
@@ -53,7 +54,7 @@ class Pass:
             if layer.is_single:
                 loops.single_output(layer.inputs, self._layers[-2].bias, layer.weight, layer.bias, layer.output)
                 continue
-            torch.bmm(*layer.factors, out=layer.product)
+            layer.multiply()
             if not layer.feeds_single:
                 loops.add_bias(layer.output, layer.width, layer.bias, layer is not last)
 
@@ -70,8 +71,8 @@ class Pass:
                 layer.gradient, layer.rows, layer.output, layer.needs_mask, layer.inputs, self._trained, layer.of_bias,
                 norms, first, last,
             )  # fmt: skip
-            for one, other, out in layer.products:
-                torch.bmm(one, other, out=out)
+            for multiply in layer.products:
+                multiply()
 
 
 class _Layer:
@@ -85,9 +86,10 @@ class _Layer:
         """Whether it is a last layer with one output; then the layer before it leaves bias and ReLU to it."""
         self.feeds_single, self.needs_mask = False, not is_last
         self.weight, self.bias = weight.numpy(), bias.numpy()
-        inputs, self.product = torch.zeros(copies, rows, entering), torch.zeros(copies, rows, self.width)
+        inputs, output = torch.zeros(copies, rows, entering), torch.zeros(copies, rows, self.width)
         self.factors = (inputs, weight)
-        self.inputs, self.output = inputs.numpy(), self.product.numpy()
+        self.inputs, self.output = inputs.numpy(), output.numpy()
+        self.multiply = product(*self.factors, output)
         # Below the layer at which late inputs enter, only the trained rows need a gradient.
         self.rows = trained if late and number < network.late_layer else differentiated
         self._gradient = torch.zeros(copies, differentiated, self.width)
@@ -96,21 +98,21 @@ class _Layer:
             part.grad if trained and part.grad is not None else torch.zeros_like(part) for part in (weight, bias)
         )
         self.of_weight, self.of_bias = of_weight.numpy(), of_bias.numpy()
-        self.products: list[tuple[Tensor, Tensor, Tensor]] = []
-        """Factors and result of each product."""
+        self.products: list[Callable[[], object]] = []
+        """The products that its gradients need."""
         if trained:
-            self.products.append((inputs[:, :trained].transpose(1, 2), self._gradient[:, :trained], of_weight))
+            self.products.append(product(inputs[:, :trained].transpose(1, 2), self._gradient[:, :trained], of_weight))
         if late and number == network.late_layer and differentiated > trained:
             out = torch.zeros(copies, differentiated - trained, late)
-            self.products.append((self._gradient[:, trained:], weight[:, -late:].transpose(1, 2), out))
+            self.products.append(product(self._gradient[:, trained:], weight[:, -late:].transpose(1, 2), out))
             self.of_late = out.numpy()
 
     def connect(self, following: "_Layer") -> None:
         """Write outputs into the inputs of the next layer, and let its gradient flow back."""
         inputs, weight = following.factors
-        self.product, self.output = inputs[..., : self.width], following.inputs
+        self.multiply, self.output = product(*self.factors, inputs[..., : self.width]), following.inputs
         self.feeds_single, self.needs_mask = following.is_single, not following.is_single
         if self.rows:
             rows = slice(0, self.rows)
             back = weight[:, : self.width].transpose(1, 2)
-            following.products.append((following._gradient[:, rows], back, self._gradient[:, rows]))
+            following.products.append(product(following._gradient[:, rows], back, self._gradient[:, rows]))
