@@ -94,7 +94,8 @@ def make(name: str) -> Work:
         return training(name)
     import integrations
 
-    step = getattr(integrations, kind)(True)
+    host, _ = integrations.HOSTS[kind]
+    step = host(True)
 
     def take() -> None:
         for _ in range(10):

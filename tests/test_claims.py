@@ -150,6 +150,14 @@ def test_speed() -> None:
     for key, name in {"sb3": "Stable-Baselines3", "torchrl": "TorchRL", "tianshou": "Tianshou"}.items():
         row = f"{name} {hosts[f'{key}_version']} | {hosts[key]:.2f}× | {hosts[f'{key}_own_buffer_ms']:.1f}"
         assert f"| {row} |" in page
+    for key, name in {
+        "td3": "TD3, adaptive",
+        "dqn_mlp_prioritized": "DQN, prioritized",
+        "dqn_cnn_prioritized": "DQN on images, prioritized",
+        "dqn_cnn_predictive": "DQN on images, predictive",
+    }.items():
+        assert f"| {name} | {hosts[f'sb3_{key}']:.2f}× | {hosts[f'sb3_{key}_own_buffer_ms']:.2g} |" in page
+    assert f"{hosts['sb3_dqn_mlp_prioritized']:.2f} times with DQN's small updates" in text_of("docs/samplers/which.md")
 
 
 def test_training_speed() -> None:

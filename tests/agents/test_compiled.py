@@ -1,10 +1,12 @@
 """The compiled update on the CPU against its reference, the readable agent: every option, batch size and population."""
 
+import os
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 import torch
-from threadpoolctl import ThreadpoolController
 
 from aes_rl import backends
 from aes_rl.agents import DDPG, SAC, make_agent
@@ -127,18 +129,25 @@ def test_one_action_and_another_batch_size(name) -> None:
         assert_same_updates(reference, compiled, 2, batch, 2, action_size=1)
 
 
-def test_products_by_numpy_take_as_many_threads_as_torch(monkeypatch) -> None:
-    monkeypatch.setattr(products, "is_by_numpy", lambda: True)
-    blas = ThreadpoolController().select(user_api="blas")
-    before, by_torch = blas.info()[0]["num_threads"], torch.get_num_threads()
-    try:
-        for threads in (1, 2, 1):
-            torch.set_num_threads(threads)
-            pair_of(CONFIGS["sac"], 1)
-            assert blas.info()[0]["num_threads"] == threads
-    finally:
-        torch.set_num_threads(by_torch)
-        blas.limit(limits=before)
+def test_products_by_numpy_take_one_thread() -> None:
+    """In a process of its own: another test may have limited the threads before."""
+    program = """
+import torch
+from threadpoolctl import ThreadpoolController
+from aes_rl.agents.compiled import products
+
+def threads():
+    return {library["num_threads"] for library in ThreadpoolController().select(user_api="blas").info()}
+
+torch.set_num_threads(2)
+assert not products.is_by_numpy()
+assert threads() == {2}, threads()
+products.is_by_numpy = lambda: True
+products.product(*(torch.ones(1, 2, 2) for _ in range(3)))
+assert threads() == {1}, threads()
+"""
+    environment = os.environ | {"OMP_NUM_THREADS": "2", "OPENBLAS_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True)
 
 
 @pytest.mark.parametrize("name", ["ddpg", "sac"])

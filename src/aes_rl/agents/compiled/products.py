@@ -10,34 +10,33 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 _ZEN = "znver"
-"""How LLVM's names of AMD's processors begin."""
+"""How the names of AMD's processors begin in LLVM."""
 
 
 def product(one: Tensor, other: Tensor, out: Tensor) -> Callable[[], object]:
     """A function that writes the products of two stacks of matrices to `out`; all three keep their memory."""
     if is_by_numpy():
-        _follow_threads()
+        _use_one_thread()
         return partial(np.matmul, one.numpy(), other.numpy(), out.numpy())
     return partial(torch.bmm, one, other, out=out)
 
 
-@cache
 def is_by_numpy() -> bool:
     """Whether NumPy multiplies matrices: torch's MKL has no kernels of its own for AMD's processors, NumPy's BLAS has.
 
-    It does not depend on anything measured, so that runs on one machine stay reproducible.
+    With several threads torch does: two libraries' threads would wait for each other's work on the same cores. Nothing
+    is measured to decide, so that runs on one machine stay reproducible.
     """
-    processor: str = llvmlite.binding.get_host_cpu_name()
-    return torch.backends.mkl.is_available() and processor.startswith(_ZEN)  # type: ignore[no-untyped-call]
-
-
-def _follow_threads() -> None:
-    """Let NumPy's BLAS use as many threads as torch: by default it takes all cores."""
-    controller, threads = _controller(), torch.get_num_threads()
-    if any(library["num_threads"] != threads for library in controller.select(user_api="blas").info()):
-        controller.limit(limits=threads, user_api="blas")
+    return torch.get_num_threads() == 1 and _is_zen() and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
 
 
 @cache
-def _controller() -> ThreadpoolController:
-    return ThreadpoolController()
+def _is_zen() -> bool:
+    name: str = llvmlite.binding.get_host_cpu_name()
+    return name.startswith(_ZEN)
+
+
+@cache
+def _use_one_thread() -> None:
+    """Let NumPy's BLAS use one thread in this process, as torch does: by default it takes all cores."""
+    ThreadpoolController().limit(limits=1, user_api="blas")
