@@ -40,6 +40,8 @@ class Array(Protocol):
 
     def __getitem__(self, key: slice, /) -> Self: ...
 
+    def __setitem__(self, key: slice, value: float, /) -> None: ...
+
 
 AnyArray = TypeVar("AnyArray", bound=Array)
 """The arrays of one backend."""

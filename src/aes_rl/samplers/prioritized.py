@@ -75,7 +75,7 @@ class PrioritizedRule(AbstractRule):
     def advance(self, update_step: int) -> None:
         config = self.config
         now = schedule(config.weight_exponent, config.weight_exponent_end, update_step, self.setting)
-        self.weight_exponent.fill_(now)
+        self._exponent_view[:] = now
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

@@ -65,6 +65,7 @@ class Sampler:
         """The slices whose rules learn from drawn slots."""
         self._fault = torch.zeros(len(self.configs), dtype=torch.bool, device=self.backend.device)
         self._is_empty = True
+        self._floors = self.backend.view(self.distribution.floor)
 
     @property
     def rules(self) -> tuple[AbstractRule, ...]:
@@ -147,7 +148,7 @@ class Sampler:
             floor = rule.floor
             masses = rule.advance(update_step)
             if rule.floor != floor:
-                self.distribution.floor[members] = rule.floor
+                self._floors[members] = rule.floor
             if masses is None:
                 continue
             shape = (members.stop - members.start, self.capacity)
