@@ -5,6 +5,7 @@ import pytest
 
 from aes_rl import Uniform
 from aes_rl.cli import main
+from aes_rl.errors import UserError
 from aes_rl.lab import theory
 from aes_rl.lab.regret import (
     STREAMS,
@@ -15,6 +16,7 @@ from aes_rl.lab.regret import (
     regret_of,
     slope,
 )
+from aes_rl.lab.simulate import Drifting, captured_over_time
 
 SLOTS, UPDATES = 16, (128, 512, 2048)
 
@@ -57,6 +59,17 @@ def test_forgetting_helps_where_norms_change_owners() -> None:
     forgetting = dynamic(SLOTS, 0.1, 10.0, forget_every=1000)
     never = dynamic(SLOTS, 0.1, 10.0, forget_every=1000, retention=1.0)
     assert regret_of(forgetting, norms, SLOTS, 4000).dynamic < regret_of(never, norms, SLOTS, 4000).dynamic
+
+
+@pytest.mark.parametrize(
+    ("sampler", "message"),
+    [("laber", "chooses among candidates"), ("predictive:networks=separate", "draws separately for critics and actor")],
+)
+def test_samplers_that_need_a_learner_or_several_draws_are_rejected(sampler, message) -> None:
+    with pytest.raises(UserError, match=message):
+        regret_of(sampler, alternating(64, 10), 64, 10)
+    with pytest.raises(UserError, match=message):
+        captured_over_time(sampler, Drifting(64, 0.5, 0.5), 8, 10)
 
 
 def test_bounds_by_hand() -> None:

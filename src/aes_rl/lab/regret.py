@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl.lab import theory
+from aes_rl.lab.simulate import with_one_draw
 from aes_rl.lab.variance import cost, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import Adaptive, default_forget_every
 from aes_rl.samplers.full_information import FullInformation
@@ -87,7 +88,7 @@ def regret_of(
     With `overwrite_every`, the oldest slot is overwritten each time after that many updates, as in training; the
     stream continues to give its norms.
     """
-    sampler = Sampler([config] * runs, capacity=slots, total_updates=updates)
+    sampler = Sampler([with_one_draw(config)] * runs, capacity=slots, total_updates=updates)
     streams = Streams(range(runs), sampler.backend)
     for _ in range(slots):
         _place(sampler, streams)

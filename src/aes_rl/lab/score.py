@@ -19,10 +19,11 @@ from torch import Tensor
 
 from aes_rl.errors import UserError
 from aes_rl.lab.recorded import RecordedProblem
+from aes_rl.lab.simulate import with_one_draw
 from aes_rl.lab.variance import captured_fraction, oracle_cost, uniform_cost
 from aes_rl.samplers.adaptive import default_forget_every
-from aes_rl.samplers.registry import overwriting_the_oldest, resolve, rule_for
-from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, draws_per_network
+from aes_rl.samplers.registry import overwriting_the_oldest, rule_for
+from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
@@ -113,7 +114,7 @@ def score_of(
     clock = Clock(problem)
     last = int(problem.insertions[-1])
     rounds = int((last - facts.warm_up_steps) / updates_per_round)
-    scaled = in_rounds(_with_one_draw(resolve(config)), updates_per_round, facts.capacity)
+    scaled = in_rounds(with_one_draw(config), updates_per_round, facts.capacity)
     sampler = Sampler([scaled], capacity=clock.slots, total_updates=rounds)
     streams = Streams([seed], sampler.backend)
     generator = np.random.default_rng(seed)
@@ -136,18 +137,6 @@ def score_of(
             "or thin less"
         )
     return points
-
-
-def _with_one_draw(config: SamplerConfig) -> SamplerConfig:
-    """The configuration, if one draw from one distribution is all it needs."""
-    if candidates_per_draw(config) > 1:
-        raise UserError(f"{config} chooses among candidates by the learner's TD errors; a simulation has no learner")
-    if draws_per_network(config):
-        raise UserError(
-            f"{config} draws separately for critics and actor, and a simulation draws once; with gradient norms, "
-            "networks=('critic',) and networks=('actor',) simulate either draw"
-        )
-    return config
 
 
 def recorded_signals(

@@ -7,8 +7,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction
-from aes_rl.samplers.rule import SamplerConfig
+from aes_rl.samplers.registry import resolve
+from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, draws_per_network
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Signals
@@ -57,7 +59,7 @@ def captured_over_time(
     config: SamplerConfig | str, problem: Problem, batch_size: int, updates: int, measurements: int = 5, seed: int = 1
 ) -> list[float]:
     """Simulate a sampler with the problem's norms as feedback; return its captured fractions at regular intervals."""
-    sampler = Sampler([config], capacity=problem.slots, total_updates=updates)
+    sampler = Sampler([with_one_draw(config)], capacity=problem.slots, total_updates=updates)
     streams = Streams([seed], sampler.backend)
     for _ in range(problem.slots):
         sampler.place(streams.uniform(Stream.PLACE, sampler.distribution.clock, 2))
@@ -71,3 +73,16 @@ def captured_over_time(
             all_norms = torch.from_numpy(problem.squared_norms(update)).unsqueeze(0)
             captured.append(captured_fraction(all_norms, sampler.probabilities()).item())
     return captured
+
+
+def with_one_draw(config: SamplerConfig | str) -> SamplerConfig:
+    """The configuration, if one draw from one distribution is all it needs: a simulation has no networks."""
+    config = resolve(config)
+    if candidates_per_draw(config) > 1:
+        raise UserError(f"{config} chooses among candidates by the learner's TD errors; a simulation has no learner")
+    if draws_per_network(config):
+        raise UserError(
+            f"{config} draws separately for critics and actor, and a simulation draws once; with gradient norms, "
+            "networks=('critic',) and networks=('actor',) simulate either draw"
+        )
+    return config
