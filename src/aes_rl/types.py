@@ -7,12 +7,11 @@ N capacity in slots, n live slots, O observation size, A action size.
 from collections.abc import Mapping
 from enum import Flag, auto
 from functools import cached_property
-from typing import Literal, NamedTuple, Protocol, Self, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
-from numpy.typing import NDArray
 from torch import Tensor
 
 BackendName = Literal["numba", "torch", "triton"]
@@ -59,7 +58,7 @@ class Signal(Flag):
     """The squared gradient norm of all live slots, [P, n], given to `observe_all` (full information)."""
 
 
-Values = Tensor | NDArray[np.generic]
+Values = Tensor | np.ndarray[Any, np.dtype[np.generic]]
 """Numbers in either form; on the CPU, arrays from an environment need no conversion."""
 
 
