@@ -59,7 +59,10 @@ class Signal(Flag):
 
 
 Values = Tensor | np.ndarray[Any, np.dtype[np.generic]]
-"""Numbers in either form; on the CPU, arrays from an environment need no conversion."""
+"""Numbers in either form; on the CPU, arrays from an environment need no conversion.
+
+Not written with `NDArray`: since NumPy 2.5 that is an alias which jaxtyping cannot look into.
+"""
 
 
 class Transition(NamedTuple):
