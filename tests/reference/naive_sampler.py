@@ -179,14 +179,17 @@ class NaivePredictive(NaiveSampler):
 
 
 class NaiveDeviation(NaiveSampler):
-    """Forecasts of deviations over plain lists: every pair is kept, and NumPy fits the regression of every bucket."""
+    """Forecasts of deviations over plain lists: every pair is kept, and NumPy fits the regression of every bucket.
+
+    Norms below a hundredth of the mean norm count as a hundredth.
+    """
 
     def __init__(self, capacity, floor, memory, mean_memory, refresh_every):
         super().__init__(capacity)
         self.floor, self.last_floor, self.refresh_every = 1.0, floor, refresh_every
         self.keep, self.keep_mean = 1 - 1 / memory, 1 - 1 / mean_memory
         self.deviations, self.since, self.reports = [0.0] * capacity, [0] * capacity, [0] * capacity
-        self.logs, self.pairs = [], {}
+        self.logs, self.norms, self.pairs = [], [], {}
         self.updates = 0
 
     def statistics(self):
@@ -226,6 +229,10 @@ class NaiveDeviation(NaiveSampler):
         self.updates += 1
         rows = [row for row in zip(slots, probabilities, signals, strict=True) if self.stamps[row[0]] <= clock]
         n = min(clock, self.capacity)
+        self.norms += [(self.keep_mean**-self.updates / (n * probability), d) for _, probability, d in rows]
+        if rows:
+            least = 0.01 * np.average([d for _, d in self.norms], weights=[weight for weight, _ in self.norms])
+            rows = [(slot, probability, max(d, least)) for slot, probability, d in rows]
         self.logs += [(self.updates, 1 / (n * probability), math.log(d)) for _, probability, d in rows]
         mean, _ = self.statistics()
         for slot, probability, d in rows:

@@ -6,6 +6,7 @@ regressed on the running mean of the earlier ones, separately for slots with few
 and long ages. The equations are in docs/samplers/predictive.md.
 """
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -13,7 +14,15 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from aes_rl.backends import fused
-from aes_rl.samplers.forecast_equations import AGES, PRIOR_PAIRS, bucket_of, mass_of, mean_and_variance, next_look
+from aes_rl.samplers.forecast_equations import (
+    AGES,
+    LARGEST_LOG,
+    PRIOR_PAIRS,
+    bucket_of,
+    mass_of,
+    mean_and_variance,
+    next_look,
+)
 from aes_rl.types import Counter, last_position
 
 REPORTS = 6
@@ -22,6 +31,13 @@ MOST_REPORTS = 16
 """Reports are counted up to this number."""
 LEAST_GAIN = 0.2
 """Smallest share of the newest report in a slot's running mean."""
+LEAST_SHARE = 0.01
+"""A squared norm below this share of the mean norm counts as this share. Norms near zero, as of an actor whose actions
+are saturated, matter to no gradient, but their logarithms would dominate mean and variance of log d."""
+LARGEST_NORM = math.exp(2 * LARGEST_LOG)
+"""Squared norms above count as this: sums of them are finite."""
+MOMENTS = 4
+"""Weighted sums of 1, log d, (log d)² and d."""
 SUMS = (REPORTS * AGES, 6)
 """Weighted sums per bucket: of 1, z, y, z², z·y and y², where z is the running mean and y the new deviation."""
 
@@ -35,8 +51,8 @@ class State(NamedTuple):
     """The update of each slot's last report or, without reports, the last one before it was written."""
     reports: Int[Tensor, "p N"]
     """Number of reports on each slot since it was written."""
-    moments: Float[Tensor, "p 3"]
-    """Weighted sums of 1, log d and (log d)²; they fade fast."""
+    moments: Float[Tensor, "p 4"]
+    """Weighted sums of 1, log d, (log d)² and d; they fade fast."""
     sums: Float[Tensor, "p buckets 6"]
     """Sums of the regression per bucket of reports and age; they fade slowly."""
     updates: Int[Tensor, "1"]
@@ -46,7 +62,7 @@ def observe(
     deviations: Float[Tensor, "p N"],
     since: Int[Tensor, "p N"],
     reports: Int[Tensor, "p N"],
-    moments: Float[Tensor, "p 3"],
+    moments: Float[Tensor, "p 4"],
     sums: Float[Tensor, "p buckets 6"],
     updates: Int[Tensor, "1"],
     slots: Int[Tensor, "p B"],
@@ -80,7 +96,7 @@ def forget(
     deviations: Float[Tensor, "p N"],
     since: Int[Tensor, "p N"],
     reports: Int[Tensor, "p N"],
-    moments: Float[Tensor, "p 3"],
+    moments: Float[Tensor, "p 4"],
     sums: Float[Tensor, "p buckets 6"],
     updates: Int[Tensor, "1"],
     slots: Int[Tensor, "p K"],
@@ -105,13 +121,15 @@ def _observed(
     keep_sums: float,
     horizon: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
-    norms = squared_norms.double()
-    is_observed = is_current & (norms > 0)
-    logs = torch.where(is_observed, norms, 1.0).log()
+    is_observed = is_current & (squared_norms > 0)
+    norms = torch.where(is_observed, squared_norms.double(), 1.0).clamp(max=LARGEST_NORM)
     # Importance weights: the sums estimate means over all live slots.
     weights = torch.where(is_observed, 1 / (size * probabilities), 0.0)
-    of_batch = torch.stack([weights, weights * logs, weights * logs.square()], dim=-1).sum(dim=1)
-    moments = keep_moments * state.moments + of_batch
+    faded = keep_moments * state.moments
+    total, total_norm = faded[:, :1] + weights.sum(dim=1, keepdim=True), faded[:, 3:] + (weights * norms).sum(1, True)
+    logs = norms.maximum(LEAST_SHARE * total_norm / total.clamp(min=1e-300)).log()
+    of_logs = torch.stack([weights * logs, weights * logs.square()], dim=-1).sum(dim=1)
+    moments = torch.cat([total, faded[:, 1:3] + of_logs, total_norm], dim=1)
     mean, _ = mean_and_variance(moments)
 
     old, old_since, old_reports = (part.gather(1, slots) for part in state[:3])
@@ -136,7 +154,7 @@ def _observed(
 
 
 def lines(
-    moments: Float[Tensor, "p 3"], sums: Float[Tensor, "p buckets 6"]
+    moments: Float[Tensor, "p 4"], sums: Float[Tensor, "p buckets 6"]
 ) -> tuple[Float[Tensor, "p buckets"], Float[Tensor, "p buckets"]]:
     """Log E[d] as a function of the running mean, per bucket: the intercept, and the slope within [0, 1].
 
@@ -160,7 +178,7 @@ def forecast(
     deviations: Float[Tensor, "p N"],
     since: Int[Tensor, "p N"],
     reports: Int[Tensor, "p N"],
-    moments: Float[Tensor, "p 3"],
+    moments: Float[Tensor, "p 4"],
     sums: Float[Tensor, "p buckets 6"],
     updates: Int[Tensor, "1"],
 ) -> Float[Tensor, "p N"]:
@@ -172,7 +190,7 @@ def forecast(
 
 @fused
 def _prior_mass(
-    moments: Float[Tensor, "p 3"], sums: Float[Tensor, "p buckets 6"], horizon: int
+    moments: Float[Tensor, "p 4"], sums: Float[Tensor, "p buckets 6"], horizon: int
 ) -> Float[Tensor, "p 1"]:
     """√E[d] of a slot that was just written."""
     intercepts, _ = lines(moments, sums)

@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl.backends.numba.prefetch import prefetch
-from aes_rl.samplers.deviation_equations import LEAST_GAIN, MOST_REPORTS, REPORTS
+from aes_rl.samplers.deviation_equations import LARGEST_NORM, LEAST_GAIN, LEAST_SHARE, MOST_REPORTS, REPORTS
 from aes_rl.samplers.forecast_equations import AGES, LARGEST_LOG, PRIOR_PAIRS
 from aes_rl.samplers.forecast_loops import bucket_of, mean_and_variance
 from aes_rl.types import Counter
@@ -143,10 +143,15 @@ def _observe(
             weights[position] = 0.0
             if is_current[member, position] and norm > 0:
                 weights[position] = weight = 1 / (size * probabilities[member, position])
-                logs[position] = log = np.log(norm)
+                logs[position] = norm = min(norm, LARGEST_NORM)
                 moments[member, 0] += weight
-                moments[member, 1] += weight * log
-                moments[member, 2] += weight * log * log
+                moments[member, 3] += weight * norm
+        least = LEAST_SHARE * moments[member, 3] / max(moments[member, 0], 1e-300)
+        for position in range(batch):
+            if weights[position] > 0:
+                logs[position] = log = np.log(max(logs[position], least))
+                moments[member, 1] += weights[position] * log
+                moments[member, 2] += weights[position] * log * log
         mean, variance = mean_and_variance(moments[member])
         for position in range(batch):
             weight = weights[position]

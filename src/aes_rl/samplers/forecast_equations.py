@@ -168,8 +168,8 @@ def bucket_of(ages: Int[Tensor, "..."]) -> Int[Tensor, "..."]:
     return (torch.frexp(ages.clamp(min=1).float()).exponent.long() - 1).clamp(max=AGES - 1)
 
 
-def mean_and_variance(moments: Float[Tensor, "p 3"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
+def mean_and_variance(moments: Float[Tensor, "p moments"]) -> tuple[Float[Tensor, "p 1"], Float[Tensor, "p 1"]]:
     """Mean and variance of log d; zero before the first observation."""
     total = moments[:, :1].clamp(min=1e-300)
     mean = moments[:, 1:2] / total
-    return mean, (moments[:, 2:] / total - mean.square()).clamp(min=0)
+    return mean, (moments[:, 2:3] / total - mean.square()).clamp(min=0)

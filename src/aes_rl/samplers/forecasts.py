@@ -104,7 +104,7 @@ class DeviationForecast(AbstractForecast):
             backend.zeros((members, capacity), torch.float32),
             backend.zeros((members, capacity), torch.int32),
             backend.zeros((members, capacity), torch.uint8),
-            torch.zeros(members, 3, dtype=torch.float64, device=backend.device),
+            torch.zeros(members, deviation_equations.MOMENTS, dtype=torch.float64, device=backend.device),
             torch.zeros(members, *deviation_equations.SUMS, dtype=torch.float64, device=backend.device),
             torch.zeros(1, dtype=torch.int64, device=backend.device),
         )
