@@ -197,7 +197,7 @@ class Line(NamedTuple):
     """How often a run of the first beats one of the second."""
     p: float
 
-    def words(self) -> dict[str, Any]:
+    def row(self) -> dict[str, Any]:
         """As the table has it."""
         means = [f"{side.mean():.5g}" if len(side) else "" for side in (self.own, self.other)]
         inside = ((self.own >= self.other.min()) & (self.own <= self.other.max())).sum() if len(self.own) else ""
@@ -332,7 +332,7 @@ def write(curves: Path) -> None:
     made = [line for first, second, intervals in COMPARISONS for line in compare([(first, second)], intervals, folders)]
     made += [line for group in TOGETHER for line in together(*group, folders)]
     made += [anywhere(*group, folders) for group in ANYWHERE]
-    rows = [line.words() for line in made]
+    rows = [line.row() for line in made]
     for row in rows:
         row["second"] = re.sub(r".*_(sac|ddpg)\.csv$", "published", row["second"])
     with SIGNIFICANCE_TESTS.open("w", newline="") as file:
@@ -341,16 +341,16 @@ def write(curves: Path) -> None:
         writer.writerows(rows)
 
 
-def main(words: list[str]) -> None:
-    """Print or write, as asked."""
-    paths = [word for word in words if not re.fullmatch(r"\d+-\d+", word)]
-    asked = [(int(start), int(stop)) for word in words if word not in paths for start, stop in [word.split("-")]]
+def main(argv: list[str]) -> None:
+    """Write the table of a file of curves, or print the comparison of pairs of files."""
+    paths = [item for item in argv if not re.fullmatch(r"\d+-\d+", item)]
+    ranges = [(int(start), int(stop)) for item in argv if item not in paths for start, stop in [item.split("-")]]
     if len(paths) == 1:
         write(Path(paths[0]))
     elif paths and len(paths) % 2 == 0:
         pairs = list(zip(paths[::2], paths[1::2], strict=True))
-        for number, line in enumerate(compare(pairs, asked or TENTHS + HALVES + ALL, [])):
-            row = line.words()
+        for number, line in enumerate(compare(pairs, ranges or TENTHS + HALVES + ALL, [])):
+            row = line.row()
             if number == 0:
                 print(markdown_row(list(row)), markdown_row(["---"] * len(row)), sep="\n")
             print(markdown_row([str(value) for value in row.values()]))

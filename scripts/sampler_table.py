@@ -24,7 +24,7 @@ NETWORKS = ("critic", "actor")
 MEMORY = 8000
 """Memory of the mean, in updates, of forecasts of deviations: one step of a simulation stands for many updates."""
 DEVIATION = {"forecast": "deviation", "mean_memory": MEMORY}
-# One draw per network is simulated as two samplers, each of which hears of one network alone.
+# One draw per network is simulated as two samplers, each of which gets the norms of one network alone.
 OF_NETWORK = {f"predictive, {network}'s draw": Predictive(networks=(network,)) for network in NETWORKS} | {
     f"predictive of deviations, {network}'s draw": Predictive(networks=(network,), **DEVIATION) for network in NETWORKS
 }
@@ -40,9 +40,12 @@ ROWS = {
     "`adaptive`, the paper's ν": ("adaptive", "adaptive"),
     "`adaptive:nu=auto`": ("adaptive:nu=auto", ""),
     "`predictive`": ("predictive", "predictive"),
-    "`predictive:networks=balanced`": ("predictive:networks=balanced", "predictive:networks=balanced"),
-    "`predictive:networks=separate`": ("predictive, {}'s draw", "predictive:networks=separate"),
-    "`predictive:networks=separate,forecast=deviation`": ("predictive of deviations, {}'s draw", ""),
+    "`predictive`, balanced": ("predictive:networks=balanced", "predictive:networks=balanced"),
+    "`predictive`, separate": ("predictive, {}'s draw", "predictive:networks=separate"),
+    "`predictive`, separate, deviation": (
+        "predictive of deviations, {}'s draw",
+        "predictive:networks=separate,forecast=deviation",
+    ),
 }
 """Name in the table, in the simulations and in the benchmark of costs; empty where there is none."""
 

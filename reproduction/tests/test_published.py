@@ -183,5 +183,5 @@ def test_the_committed_tests_follow_from_the_curves() -> None:
         for line in script.compare([(first, second)], intervals, folders)
     ]
     lines += [line for group in script.TOGETHER if group[2] != "published" for line in script.together(*group, folders)]
-    again = [{name: str(value) for name, value in line.words().items()} for line in lines]
+    again = [{name: str(value) for name, value in line.row().items()} for line in lines]
     assert again == written
