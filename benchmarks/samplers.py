@@ -26,6 +26,7 @@ SAMPLERS = (
     "predictive",
     "predictive:networks=balanced",
     "predictive:networks=separate",
+    "predictive:networks=separate,forecast=deviation",
     "last-value",
     "geometric",
     "lap",
