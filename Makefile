@@ -41,7 +41,7 @@ demo: .venv/demo ## Train SAC with four samplers on InvertedPendulum, print the 
 	  --set updates_per_round=4 evaluate_every=250 evaluation_episodes=5 measure_variance_every=250 capacity=10000 \
 	  'sac.hidden=[64,64]' sac.batch_size=128 sac.learning_rate=0.002 sac.initial_entropy_coefficient=0.1 \
 	  sac.warm_up_steps=500
-	$(BIN)/aes-rl report runs/demo --window 3
+	$(BIN)/aes-rl report runs/demo
 
 setup: .venv/dev ## Make .venv and install the package with the development extras
 

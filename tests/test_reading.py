@@ -8,8 +8,8 @@ MOST_FILES, MOST_LINES, MOST_CHANGES = 28, 4060, 120
 """Reached on 19 November 2026; the goal is in scripts/trace.py, the reasons in docs/decisions/compiled.md.
 
 Two of the files, with 426 lines, step the environments; before, that was in Gymnasium's files, which are not counted.
-Three more hold what samplers share: the contract of a rule with its defaults, the forms of the signal, and the two forecasts
-of predictive selection."""
+Three more hold what samplers share: the contract of a rule with its defaults, the forms of the signal, and the two
+forecasts of predictive selection."""
 
 
 def test_one_step_enters_no_more_files_than_before() -> None:

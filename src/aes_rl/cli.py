@@ -10,7 +10,7 @@ from aes_rl.errors import RunError, UserError
 
 _HELP = """aes-rl: experience selection for off-policy reinforcement learning
 
-  aes-rl train runs/hopper --task Hopper-v5 --samplers uniform adaptive --seeds 0 1
+  aes-rl train runs/hopper --task Hopper-v5 --samplers uniform predictive --seeds 0 1
   aes-rl train runs/hopper-paper --preset paper --task Hopper-v5
   aes-rl evaluate runs/hopper
   aes-rl record runs/hopper

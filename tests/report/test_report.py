@@ -121,9 +121,17 @@ def test_runs_of_one_name_are_not_mixed(tmp_path) -> None:
 
 def test_a_window_longer_than_the_runs_is_told(tmp_path, capsys) -> None:
     write_run(tmp_path / "a", {("uniform", 2): [1.0, 2, 3]})
-    main(["report", str(tmp_path)])
+    main(["report", str(tmp_path), "--window", "10"])
     told = " ".join(capsys.readouterr().out.split())
     assert "means of the last 10 evaluations, and some runs have 3" in told
+
+
+@pytest.mark.parametrize(("evaluations", "means"), [(3, "single evaluations"), (12, "means of 2"), (80, "means of 10")])
+def test_the_window_follows_from_the_shortest_run(tmp_path, capsys, evaluations, means) -> None:
+    write_run(tmp_path / "a", {("uniform", 2): [*range(evaluations)]})
+    write_run(tmp_path / "b", {("uniform", 3): [*range(100)]})
+    main(["report", str(tmp_path)])
+    assert f"scores and measures are of {means}" in " ".join(capsys.readouterr().out.split())
 
 
 def test_nothing_to_report_is_told_in_one_line(tmp_path, capsys) -> None:

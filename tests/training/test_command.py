@@ -13,6 +13,7 @@ import pytest
 
 from aes_rl.cli import main
 from aes_rl.training import Runner, run_files
+from aes_rl.training.command import run_training
 from tests import own_sampler
 from tests.training.test_runs import OPTIONS, SMALL, command, finish
 
@@ -139,6 +140,18 @@ def test_the_help_begins_with_the_options_that_matter(capsys) -> None:
         *("--preset", "--task", "--agent", "--samplers", "--seeds", "--env-steps", "--capacity"),
         *("--evaluate-every", "--measure-variance-every", "--device"),
     ]
+
+
+def test_measured_fractions_are_shown_at_the_end(tmp_path, capsys) -> None:
+    """As the mean of the readings in the second half of training, per sampler and seed."""
+    config = replace(SMALL, samplers=("uniform", "predictive"), env_steps=120, measure_variance_every=20)
+    run_training(config, tmp_path)
+    told = capsys.readouterr().out
+    readings = run_files.captured_fractions(tmp_path / "metrics.csv", 60)
+    assert {len(values) for values in readings.values()} == {3}
+    _, shown = told.split("mean of the readings after 60 environment steps:")
+    for seed in config.seeds:
+        assert f"{sum(readings['predictive', seed]) / 3:.2f}" in shown
 
 
 def test_the_first_line_of_a_log_says_what_its_numbers_are(tmp_path, capsys) -> None:

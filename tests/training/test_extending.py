@@ -60,6 +60,7 @@ def test_the_command_extends_and_says_what_depends_on_the_length(tmp_path, capsy
     told = " ".join(capsys.readouterr().out.split())
     assert "extending the run from 100 to 120 environment steps prioritized: options that change over the run" in told
     assert "mean return over 2 test episodes per seed, after 120 environment steps" in told
+    assert "captured fraction" not in told, "it was not measured"
     config = run_files.read_config(tmp_path)
     assert config == replace(SMALL, env_steps=120)
     for words, message in (

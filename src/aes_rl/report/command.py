@@ -33,8 +33,9 @@ class Report:
     """Output directory; by default report/ in the directory, or report/ here if several are given."""
     title: str | None = None
     """Title of the page; by default the names of the directories."""
-    window: int = 10
-    """Number of evaluations in the trailing mean that smooths curves and measures."""
+    window: int | None = None
+    """Number of evaluations in the trailing mean that smooths curves and measures; by default a fifth of those of the
+    shortest run, at most 10."""
     reference: Annotated[tuple[Path, ...], tyro.conf.arg(metavar="FILE")] = ()
     """Published curves to add to the figures: CSV files named TASK-vN_AGENT.csv with a column env_step."""
     tuned_seed: int = paper.TUNED_SEED
@@ -50,7 +51,8 @@ def report(argv: list[str]) -> None:
 
 def write_report(args: Report) -> Path:
     """Write the report and return the path of its page."""
-    checks.count("window", args.window)
+    if args.window is not None:
+        checks.count("window", args.window)
     if not args.directories:
         raise UserError("no directory given; name the directories of studies or runs, such as aes-rl report runs/demo")
     if find_spec("matplotlib") is None:
@@ -58,15 +60,16 @@ def write_report(args: Report) -> Path:
     results = load(*args.directories)
     references = [read_reference(path, args.reference_label) for path in args.reference]
     output = _output(args)
-    rows = analysis.rows(results, args.window, args.tuned_seed)
-    _tell_short(results, args.window)
+    window = args.window or _window(results)
+    rows = analysis.rows(results, window, args.tuned_seed)
+    _tell_short(results, window)
     made, untouched = tables.lines(rows), tables.lines(rows, without_tuned_seed=True)
-    judged = verdicts.verdicts(results, args.window)
-    together = verdicts.together(results, args.window)
+    judged = verdicts.verdicts(results, window)
+    together = verdicts.together(results, window)
     from aes_rl.report.sections import sections  # matplotlib is slow to import
 
-    drawn = sections(results, judged, args.window, references, output / "figures")
-    smoothing = _smoothing(args.window)
+    drawn = sections(results, judged, window, references, output / "figures")
+    smoothing = _smoothing(window)
     shown = [TableOf("The paper's measures, all seeds", made, f"{smoothing} {_MEASURES}", has_paper=True)]
     if untouched:
         shown.append(TableOf("Without the seed that AES was tuned on", untouched, _UNTOUCHED, has_paper=False))
@@ -117,6 +120,11 @@ def _title(args: Report) -> str:
     if args.title is None and len(names) > 1:
         return one_line(f"{', '.join(names[:-1])} and {names[-1]}")
     return one_line(args.title or f"Study {names[0]}")
+
+
+def _window(results: Results) -> int:
+    fewest = min(len(curve.steps) for curve in results.curves)
+    return min(10, max(1, fewest // 5))
 
 
 def _smoothing(window: int) -> str:

@@ -99,7 +99,7 @@ def run_study(study: Study, directory: Path, execution: Execution) -> Summary:
 def train_groups(groups: list[RunGroup], directory: Path, execution: Execution) -> Summary:
     """Train the unfinished ones of some run groups, whose names are relative to a directory, and print a summary."""
     runs = sum(group.runs for group in groups)
-    _console.print(f"{runs} runs in {len(groups)} groups, in {directory}")
+    _console.print(f"{runs} runs in {len(groups)} group{'s' if len(groups) > 1 else ''}, in {directory}")
     device = next((group.config.device for group in groups if group.config.device != "cpu"), "cpu")
     executor = executor_of(execution, device)
     try:

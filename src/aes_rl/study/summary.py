@@ -9,8 +9,6 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from aes_rl import files
-from aes_rl.errors import UserError
 from aes_rl.study.grid import RunGroup
 from aes_rl.training import run_files
 
@@ -40,7 +38,7 @@ def lines(groups: Sequence[RunGroup], directory: Path) -> list[Line]:
         if not run_files.is_finished(own):
             continue
         _, scores = run_files.newest_scores(own / "evaluations.csv")
-        captured = _captured(own / "metrics.csv", group.config.env_steps // 2)
+        captured = run_files.captured_fractions(own / "metrics.csv", group.config.env_steps // 2)
         for (sampler, seed), score in scores.items():
             key = (group.config.task, group.config.agent, sampler)
             line = found.setdefault(key, Line(*key, [], []))
@@ -65,18 +63,6 @@ def show(made: Sequence[Line], console: Console) -> None:
     console.print(table)
     for meaning in [_RETURN, *([_CAPTURED] if is_measured else [])]:
         console.print(meaning, highlight=False)
-
-
-def _captured(path: Path, after: int) -> dict[tuple[str, int], list[float]]:
-    """Captured fractions by sampler and seed, measured after an environment step."""
-    found: dict[tuple[str, int], list[float]] = {}
-    for row in files.read_rows(path, ("env_step", "sampler", "seed", "metric", "value")):
-        try:
-            if row["metric"] == "captured_fraction" and int(row["env_step"]) > after:
-                found.setdefault((row["sampler"], int(row["seed"])), []).append(float(row["value"]))
-        except ValueError as error:
-            raise UserError(f"{path} has a row that is not a metric ({error})") from None
-    return found
 
 
 def _cell(values: Sequence[float], digits: int) -> str:

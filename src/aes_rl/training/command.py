@@ -2,10 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
+from statistics import fmean
 
 import numpy as np
 import torch
@@ -111,7 +112,13 @@ def run_training(config: Training, directory: Path) -> None:
         runner.close()
     episodes = f"{config.evaluation_episodes} test episode{'s' if config.evaluation_episodes > 1 else ''}"
     _console.print(f"mean return over {episodes} per seed, after {runner.scored_step:,} environment steps:")
-    _console.print(_scores(runner))
+    _console.print(_table(config, runner.scores, digits=1))
+    half = config.env_steps // 2
+    captured = run_files.captured_fractions(directory / "metrics.csv", half)
+    if captured:
+        _console.print("captured fraction of the removable gradient variance (0: uniform replay, 1: best possible),")
+        _console.print(f"mean of the readings after {half:,} environment steps:")
+        _console.print(_table(config, {member: fmean(values) for member, values in captured.items()}, digits=2))
     _console.print(f"curves, metrics and checkpoint are in {directory}")
 
 
@@ -239,9 +246,10 @@ def _newest_returns(runner: Runner) -> str:
     return f"mean return: {scores}"
 
 
-def _scores(runner: Runner) -> Table:
-    table = Table("sampler", *(f"seed {seed}" for seed in runner.config.seeds), "mean", title=runner.config.task)
-    for sampler, mean in runner.mean_scores().items():
-        own = [runner.scores[sampler, seed] for seed in runner.config.seeds]
-        table.add_row(sampler, *(f"{score:.1f}" for score in own), f"{mean:.1f}")
+def _table(config: Training, values: Mapping[tuple[str, int], float], digits: int) -> Table:
+    """One number per sampler and seed, and their means."""
+    table = Table("sampler", *(f"seed {seed}" for seed in config.seeds), "mean", title=config.task)
+    for sampler in config.samplers:
+        own = [values[sampler, seed] for seed in config.seeds]
+        table.add_row(sampler, *(f"{round(value, digits) + 0.0:.{digits}f}" for value in [*own, fmean(own)]))
     return table

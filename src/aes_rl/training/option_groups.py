@@ -13,9 +13,10 @@ class Main:
     InvertedDoublePendulum, Reacher, Hopper, HalfCheetah, Walker2d, Ant and Humanoid (v5)."""
     agent: Literal["sac", "ddpg"] = "sac"
     """The learning algorithm; its options are below, under its name."""
-    samplers: tuple[str, ...] = ("adaptive",)
-    """Samplers to compare, by name; each has its options below. Options after a colon apply to that entry alone, so
-    that one sampler can occur twice: adaptive adaptive:nu=auto,floor=0.1."""
+    samplers: tuple[str, ...] = ("predictive",)
+    """Samplers to compare, by name, such as uniform prioritized adaptive predictive; each has its options below.
+    Options after a colon apply to that entry alone, so that one sampler can occur twice: adaptive
+    adaptive:nu=auto,floor=0.1."""
     seeds: tuple[int, ...] = (0,)
     """Seeds; there is one member per sampler and seed."""
     env_steps: int = 1_000_000

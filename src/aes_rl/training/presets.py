@@ -1,5 +1,6 @@
 """The paper's hyper-parameters, by agent and task."""
 
+from difflib import get_close_matches
 from typing import Literal
 
 from aes_rl import paper
@@ -28,8 +29,10 @@ def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
         return Training(task=task, agent=agent)
     adaptive = adaptive_of_the_paper(task, agent)
     if adaptive is None:
+        matches = get_close_matches(paper.name_of(task), _SAC_ADAPTIVE, 1)
+        close = f" (did you mean {matches[0]!r}?)" if matches else ""
         raise UserError(
-            f"the paper has no parameters for {task!r}; its tasks are {', '.join(_SAC_ADAPTIVE)}; "
+            f"the paper has no parameters for {task!r}{close}; its tasks are {', '.join(_SAC_ADAPTIVE)}; "
             "--preset default accepts any task"
         )
     return Training(

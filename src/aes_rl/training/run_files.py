@@ -106,6 +106,18 @@ def newest_scores(path: Path) -> tuple[int, dict[tuple[str, int], float]]:
     return last, scores
 
 
+def captured_fractions(path: Path, after: int) -> dict[tuple[str, int], list[float]]:
+    """The readings of the captured fraction after an environment step, by sampler and seed."""
+    found: dict[tuple[str, int], list[float]] = {}
+    for row in files.read_rows(path, ("env_step", "sampler", "seed", "metric", "value")):
+        try:
+            if row["metric"] == "captured_fraction" and int(row["env_step"]) > after:
+                found.setdefault((row["sampler"], int(row["seed"])), []).append(float(row["value"]))
+        except ValueError as error:
+            raise UserError(f"{path} has a row that is not a metric ({error})") from None
+    return found
+
+
 @contextmanager
 def exclusive_use(directory: Path, timeout: float) -> Iterator[None]:
     """Keep other processes out of the directory; waits at most `timeout` seconds for one to leave."""

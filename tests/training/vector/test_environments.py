@@ -206,7 +206,7 @@ def _is_running(process: int) -> bool:
 @pytest.mark.parametrize(
     ("task", "message"),
     [
-        ("HalfCheeta-v5", "unknown task 'HalfCheeta-v5'"),
+        ("HalfCheeta-v5", "unknown task 'HalfCheeta-v5'; did you mean 'HalfCheetah-v5'"),
         ("nowhere:HalfCheetah-v5", "'nowhere:HalfCheetah-v5' cannot be made: No module named 'nowhere'"),
         ("gymnasium:HalfCheetah-v99", "unknown task 'gymnasium:HalfCheetah-v99'; there are .*HalfCheetah-v5"),
         ("HalfCheetah-v99", "unknown task 'HalfCheetah-v99'; there are .*HalfCheetah-v5"),

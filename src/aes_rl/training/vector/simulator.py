@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import gymnasium
@@ -39,8 +40,11 @@ def make(task: str, **options: Any) -> Environment:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
     except gymnasium.error.Error as error:
         known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
-        hint = f"; there are {', '.join(known)}" if known else "; aes-rl train --help lists the paper's tasks"
-        raise UserError(f"unknown task {task!r}{hint}") from error
+        close = get_close_matches(task, gymnasium.registry, 1)
+        hint = "aes-rl train --help lists the paper's tasks"
+        if known or close:
+            hint = f"there are {', '.join(known)}" if known else f"did you mean {close[0]!r}?"
+        raise UserError(f"unknown task {task!r}; {hint}") from error
     actions, observations = environment.action_space, environment.observation_space
     if not isinstance(actions, gymnasium.spaces.Box) or actions.shape is None or len(actions.shape) != 1:
         raise UserError(f"task {task!r} has the action space {actions}; DDPG and SAC need a vector of numbers")
