@@ -139,8 +139,7 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
     def watch_actor(self) -> None:
         """Watch the actor, and weight the temperature loss, which uses its log probabilities."""
         model, actor = self._model, self._model.actor
-        heads = [actor.mu, actor.get_submodule("log_std")]
-        watched = Watched("actor", actor, heads, self.needs, skips=CONVOLUTIONS)
+        watched = Watched("actor", actor, [], self.needs, skips=CONVOLUTIONS)
         original = actor.action_log_prob
 
         def action_log_prob(observation: Tensor) -> tuple[Tensor, Tensor]:
@@ -152,10 +151,10 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
             self.open(watched, pending)
             try:
                 action, log = original(observation)
+                self.log_probability["current"] = log.detach().reshape(-1)
+                return watched.weighted(action), watched.weighted(log)
             finally:
                 watched.close()
-            self.log_probability["current"] = log.detach().reshape(-1)
-            return action, log
 
         def weigh(*arguments: object) -> None:
             del arguments
@@ -178,7 +177,7 @@ class SACAttachment(AbstractEntropyAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is ½δ².
         critic = self._model.critic
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=1.0, skips=CONVOLUTIONS)
+        watched = Watched("critic", critic, [critic], self.needs, error_factor=1.0, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
         self.watch_actor()
 
@@ -198,9 +197,9 @@ class TD3Attachment(AbstractModelAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is δ².
         critic, actor = self._model.critic, self._model.actor
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=0.5, skips=CONVOLUTIONS)
+        watched = Watched("critic", critic, [critic], self.needs, error_factor=0.5, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
-        self.watch(actor, Watched("actor", actor, [actor.mu], self.needs, skips=CONVOLUTIONS))
+        self.watch(actor, Watched("actor", actor, [actor], self.needs, skips=CONVOLUTIONS))
 
 
 class DQNAttachment(AbstractModelAttachment):
@@ -223,8 +222,16 @@ class DQNAttachment(AbstractModelAttachment):
         network, target = self._model.q_net, self._model.q_net_target
         # The gradient of the Huber loss gives the clipped error.
         factor = 1.0 if self._clips_errors else 0.0
-        outputs = [network.q_net]
-        self.watch(network, Watched("critic", network, outputs, self.needs, factor, CONVOLUTIONS, False))
+        watched = Watched(
+            "critic",
+            network,
+            [network],
+            self.needs,
+            error_factor=factor,
+            skips=CONVOLUTIONS,
+            has_squared_loss=False,
+        )
+        self.watch(network, watched)
         self.watch_errors(network, target, self._add_errors)
 
     def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:

@@ -17,6 +17,8 @@ from aes_rl.integrations.selection import Pending
 from aes_rl.types import Signal
 
 _MARK = "_is_watched_by_aes_rl"
+Output = Tensor | tuple[Tensor, ...]
+"""What a network or its output module returns; critics return one tensor each."""
 
 
 class Watched:
@@ -37,8 +39,8 @@ class Watched:
         Args:
             name: Name of the network in the feedback, "actor" or "critic".
             network: The network.
-            outputs: Its output modules. Every output of the network must be the output of one of them, or go
-                through `weighted`.
+            outputs: The network itself if it is called as a module, or its output modules. Every output of the network
+                must be an output of one of them, or go through `weighted`.
             needs: Signals that batches may ask for.
             error_factor: Of a critic: its loss L is the mean over the batch of δ²/(2 · error_factor), so that
                 |δ| = error_factor · B · |∂L/∂Q|.
@@ -92,9 +94,9 @@ class Watched:
         for handle in self._handles:
             handle.remove()
 
-    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Tensor) -> Tensor:
+    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Output) -> Output:
         del module, arguments
-        return self.weighted(output)
+        return self.weighted(output) if isinstance(output, Tensor) else tuple(map(self.weighted, output))
 
     def weighted(self, output: Tensor) -> Tensor:
         """An output of the network with the same values, whose gradient is weighted row by row."""
@@ -102,11 +104,11 @@ class Watched:
             return output
         # A clone: what else uses the output itself, such as a tap or another output, must not see the weights twice.
         leaving = output.clone()
-        weigh = partial(self._weigh, self._pending.weights.unsqueeze(-1))
+        weigh = partial(self._weigh, self._pending.weights.reshape(-1, *[1] * (output.dim() - 1)))
         leaving.register_hook(weigh)  # type: ignore[no-untyped-call]
         return leaving
 
-    def _weigh(self, weights: Float[Tensor, "B 1"], gradient: Float[Tensor, "B K"]) -> Float[Tensor, "B K"]:
+    def _weigh(self, weights: Float[Tensor, "B *_"], gradient: Float[Tensor, "B *K"]) -> Float[Tensor, "B *K"]:
         if self._factor:
             self._gradients.append(gradient)
         return gradient * weights
