@@ -161,7 +161,7 @@ class Attachment(AbstractHookedAttachment):
             yield "critic", critic
 
     @override
-    def selection(self) -> Selection:
+    def selection_of_buffer(self) -> Selection:
         selection: Selection = self._agent.memory.selection
         return selection
 
@@ -175,9 +175,10 @@ class Attachment(AbstractHookedAttachment):
 
     def _act(self, watched: Watched, original: Any, inputs: Inputs, *, role: str = "") -> tuple[Tensor, dict[str, Any]]:
         """Weight the rows of what a model returns, if it is called in its own loss."""
-        pending = self.pending(len(inputs["observations"]))
         taken = inputs.get("taken_actions")
-        if pending is None or (taken is not None and taken.requires_grad):
+        is_of_actor_loss = taken is not None and taken.requires_grad
+        pending = None if is_of_actor_loss else self.pending(len(inputs["observations"]), watched)
+        if pending is None:
             return original(inputs, role=role)  # type: ignore[no-any-return]
         self.open(watched, pending)
         try:

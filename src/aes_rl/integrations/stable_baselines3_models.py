@@ -4,6 +4,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from aes_rl.gradients.taps import CONVOLUTIONS
 from aes_rl.integrations.hooked import AbstractHookedAttachment, Arguments, is_stored, rows_of, without_steps
 from aes_rl.integrations.selection import Array as Slots
 from aes_rl.integrations.selection import Pending, Selection
-from aes_rl.integrations.stable_baselines3_buffers import selective
+from aes_rl.integrations.stable_baselines3_buffers import SelectiveReplayBuffer, selective
 from aes_rl.integrations.watched import Watched
 from aes_rl.types import Signal
 
@@ -49,10 +50,16 @@ class AbstractModelAttachment(AbstractHookedAttachment):
         # `learn` makes a logger, so it is known when the first update is made.
         followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
         self._undo += [followed.remove, self._leave_logger]
-        self.selection().infer_length = partial(updates_of_run, self._host)
 
     @override
-    def selection(self) -> Selection:
+    def bind(self, selection: Selection) -> None:
+        _check_options(self._host, selective(self._host.replay_buffer))
+        super().bind(selection)
+        selection.infer_length = partial(updates_of_run, self._host)
+        selection.session = lambda: self._host.start_time
+
+    @override
+    def selection_of_buffer(self) -> Selection:
         return selective(self._host.replay_buffer).selection  # the model may have loaded another buffer
 
     @override
@@ -91,7 +98,7 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
         def after_estimate(module: nn.Module, arguments: Arguments, output: Tensor) -> None:
             del module
-            pending = self.pending(len(output)) if counts(arguments) else None
+            pending = self.pending(len(output), after_estimate) if counts(arguments) else None
             if pending is not None and pending.batch is not None and last:
                 add(pending, pending.batch, output.detach(), last.pop())
 
@@ -143,7 +150,7 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
         original = actor.action_log_prob
 
         def action_log_prob(observation: Tensor) -> tuple[Tensor, Tensor]:
-            pending = self.pending(rows_of(observation))
+            pending = self.pending(rows_of(observation), watched)
             if pending is None:
                 action, log = original(observation)
                 self.log_probability["next"] = log.detach().reshape(-1)
@@ -199,7 +206,11 @@ class TD3Attachment(AbstractModelAttachment):
         critic, actor = self._model.critic, self._model.actor
         watched = Watched("critic", critic, [critic], self.needs, error_factor=0.5, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
-        self.watch(actor, Watched("actor", actor, [actor], self.needs, skips=CONVOLUTIONS))
+        self.watch(actor, Watched("actor", actor, [actor], self.needs, skips=CONVOLUTIONS), self._trains_actor)
+
+    def _trains_actor(self, arguments: Arguments) -> bool:
+        del arguments
+        return self._measured is not None or self._model._n_updates % self._model.policy_delay == 0
 
 
 class DQNAttachment(AbstractModelAttachment):
@@ -207,6 +218,8 @@ class DQNAttachment(AbstractModelAttachment):
 
     The library's gradient clip comes after the backward pass, so it acts on the weighted gradient.
     """
+
+    networks: ClassVar = ("critic",)
 
     def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
         self._model = model
@@ -257,6 +270,22 @@ def _errors(
 def _huber(errors: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
     """½δ² for |δ| < 1, else |δ| − ½: the loss of each sample in DQN."""
     return smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+
+
+def _check_options(model: OffPolicyAlgorithm, buffer: SelectiveReplayBuffer) -> None:
+    """Reject options of the model that the buffer does not follow, and state-dependent exploration."""
+    if model.n_steps not in (1, buffer.n_steps):
+        raise UserError(
+            f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {model.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if buffer.n_steps > 1 and buffer.gamma != model.gamma:
+        raise UserError(
+            f"gamma is {model.gamma} in the model and {buffer.gamma} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {buffer.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if getattr(model, "use_sde", False):
+        raise UserError("use_sde is on, and state-dependent exploration is not supported; use use_sde=False")
 
 
 def updates_of_run(model: OffPolicyAlgorithm) -> int:

@@ -6,7 +6,7 @@ ones, of each critic.
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -35,6 +35,8 @@ Quantiles = tuple[Float[Tensor, "B critics N"], Float[Tensor, "B K"]]
 
 class QRDQNAttachment(AbstractModelAttachment):
     """QR-DQN with a weighted loss. Its one network is reported as the critic."""
+
+    networks: ClassVar = ("critic",)
 
     def __init__(self, model: QRDQN, measure_every: int | None):
         self._model = model

@@ -259,7 +259,7 @@ class Attachment(AbstractHookedAttachment):
             self._log_to(self._logger)
 
     @override
-    def selection(self) -> Selection:
+    def selection_of_buffer(self) -> Selection:
         return self._buffer.selection
 
     @override

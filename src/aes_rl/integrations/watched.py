@@ -83,6 +83,7 @@ class Watched:
             pending.td_errors += [_error(gradient, self._factor).abs() for gradient in self._gradients]
         if self._has_squared_loss:
             pending.critic_terms += [partial(_loss_terms, gradient, self._factor) for gradient in self._gradients]
+        pending.is_unfinished |= self._tap is not None and self._tap.grad is None
         self._tap, self._gradients = None, []
 
     def remove(self) -> None:
