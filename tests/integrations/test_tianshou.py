@@ -1,6 +1,5 @@
 """Tianshou's own training step under attachment, against losses weighted by hand."""
 
-import copy
 import pickle
 
 import gymnasium as gym
@@ -25,6 +24,7 @@ from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.errors import UserError
 from aes_rl.gradients import exact
 from aes_rl.integrations.tianshou import SelectiveReplayBuffer, SelectiveVectorReplayBuffer, attach
+from tests.integrations.copies import copied
 
 SAMPLERS = {
     "uniform": Uniform(),
@@ -116,7 +116,7 @@ def weighted_by_hand(algorithm, batch, weights, target):
 @pytest.mark.parametrize("kind", ["SAC", "TD3", "DDPG"])
 def test_gradients_are_those_of_weighted_losses(kind, sampler) -> None:
     algorithm, buffer, _ = trained(kind, sampler)
-    before = unhooked(copy.deepcopy(algorithm))
+    before = unhooked(copied(algorithm))
     seen, gradients = {}, {}
     original = algorithm._update_with_batch
 

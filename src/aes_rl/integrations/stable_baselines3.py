@@ -7,8 +7,6 @@
 The training step of the library is not changed.
 """
 
-import sys
-
 from aes_rl.errors import UserError
 from aes_rl.integrations.stable_baselines3_buffers import SelectiveDictReplayBuffer, SelectiveReplayBuffer
 from aes_rl.integrations.stable_baselines3_models import (
@@ -55,7 +53,7 @@ def attach(
 
 def _attachment_for(model: OffPolicyAlgorithm) -> type[AbstractModelAttachment]:
     kinds = dict(_KINDS)
-    if "sb3_contrib" in sys.modules:  # otherwise the model is none of its
+    if any(base.__module__.split(".")[0] == "sb3_contrib" for base in type(model).__mro__):
         from aes_rl.integrations import stable_baselines3_quantiles as contrib
 
         kinds |= {contrib.QRDQN: contrib.QRDQNAttachment, contrib.TQC: contrib.TQCAttachment}

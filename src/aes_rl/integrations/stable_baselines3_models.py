@@ -33,7 +33,7 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
     def __init__(self, model: OffPolicyAlgorithm, measure_every: int | None):
         self._host = model
-        self._logger: Logger | None = None
+        self._dump: _Dump | None = None
         super().__init__(model, measure_every)
 
     @abstractmethod
@@ -46,10 +46,10 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
     @override
     def install(self) -> None:
+        self._undo.append(self._leave_logger)  # what is undone last
         self.watch_networks()
         # `learn` makes a logger, so it is known when the first update is made.
-        followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
-        self._undo += [followed.remove, self._leave_logger]
+        self._undo.append(self.optimizers()[-1].register_step_post_hook(self._follow_logger).remove)
 
     @override
     def bind(self, selection: Selection) -> None:
@@ -109,23 +109,43 @@ class AbstractModelAttachment(AbstractHookedAttachment):
         """Add the metrics to everything that the model's current logger writes."""
         del arguments
         logger = self._host.logger
-        if logger is self._logger:
-            return
-        self._leave_logger()
-        self._logger, dump = logger, logger.dump
-
-        def dump_with_metrics(step: int = 0) -> None:
-            if logger.output_formats:
-                for name, value in self.metrics().items():
-                    logger.record(f"selection/{name}", value)
-            dump(step)
-
-        vars(logger)["dump"] = dump_with_metrics
+        if self._dump is None or self._dump.logger is not logger:
+            self._leave_logger()
+            dump = logger.dump
+            self._dump = dump if isinstance(dump, _Dump) else _Dump(logger)
+            self._dump.attachments.append(self)
+        self._dump.last = self
 
     def _leave_logger(self) -> None:
-        if self._logger is not None:
-            del vars(self._logger)["dump"]
-            self._logger = None
+        if self._dump is not None:
+            self._dump.leave(self)
+            self._dump = None
+
+
+class _Dump:
+    """The `dump` of a logger, with the metrics of the attachment that made the last update. Models may share one."""
+
+    def __init__(self, logger: Logger):
+        self.logger = logger
+        self.attachments: list[AbstractModelAttachment] = []
+        self.last: AbstractModelAttachment | None = None
+        self._own, self._original = vars(logger).get("dump"), logger.dump
+        vars(logger)["dump"] = self
+
+    def __call__(self, step: int = 0) -> None:
+        if self.logger.output_formats and self.last is not None:
+            for name, value in self.last.metrics().items():
+                self.logger.record(f"selection/{name}", value)
+        self._original(step)
+
+    def leave(self, attachment: AbstractModelAttachment) -> None:
+        """Show nothing more of an attachment. After the last one, the logger is as before."""
+        self.attachments.remove(attachment)
+        self.last = None if self.last is attachment else self.last
+        if not self.attachments and vars(self.logger).get("dump") is self:
+            del vars(self.logger)["dump"]
+            if self._own is not None:
+                vars(self.logger)["dump"] = self._own
 
 
 class AbstractEntropyAttachment(AbstractModelAttachment):

@@ -7,18 +7,36 @@ per-sample norms in the same backward pass. Passes outside `open` and `close` ar
 
 from collections.abc import Sequence
 from functools import partial
+from typing import NoReturn
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from aes_rl.errors import UserError
 from aes_rl.gradients import Taps, squared_norms
 from aes_rl.integrations.selection import Pending
 from aes_rl.types import Signal
 
-_MARK = "_is_watched_by_aes_rl"
 Output = Tensor | tuple[Tensor, ...]
 """What a network or its output module returns; critics return one tensor each."""
+
+
+class Mark:
+    """Shows that a network is attached. It is its first hook, which a copy of the network meets before the others.
+
+    The hooks of a copy would report to the original's attachment.
+    """
+
+    def __call__(self, *arguments: object) -> None:
+        """Do nothing in a forward pass."""
+
+    def __deepcopy__(self, memo: object) -> NoReturn:
+        del memo
+        self.__reduce__()
+
+    def __reduce__(self) -> NoReturn:
+        raise UserError("an attached network cannot be copied or pickled; detach() before copying the model")
 
 
 class Watched:
@@ -48,14 +66,13 @@ class Watched:
             has_squared_loss: Of a critic: whether L is that loss for all errors. If it is a Huber loss, the errors are
                 the clipped ones and the terms of L are reported elsewhere.
         """
-        if getattr(network, _MARK, False):
-            raise ValueError(f"the {name} is already attached; detach() the old attachment first, or keep it")
+        if any(isinstance(hook, Mark) for hook in network._forward_hooks.values()):
+            raise UserError(f"the {name} is already attached; detach() the old attachment first, or keep it")
         self.name = name
-        self._network = network
         self._factor, self._has_squared_loss = error_factor, has_squared_loss
         self._taps = Taps(network, skips=skips) if Signal.GRADIENT_NORM in needs else None
-        self._handles = [module.register_forward_hook(self._watch_output) for module in outputs]
-        setattr(network, _MARK, True)
+        self._handles = [network.register_forward_hook(Mark(), prepend=True)]
+        self._handles += [module.register_forward_hook(self._watch_output) for module in outputs]
         self._pending: Pending | None = None
         self._tap: Tensor | None = None
         self._gradients: list[Tensor] = []
@@ -89,7 +106,6 @@ class Watched:
     def remove(self) -> None:
         """Remove all hooks."""
         self.close()
-        setattr(self._network, _MARK, False)
         if self._taps is not None:
             self._taps.remove()
         for handle in self._handles:
