@@ -119,12 +119,12 @@ class Selection:
         if candidates_per_draw(self.config) > 1:
             raise UserError(
                 f"{self.name} chooses among candidates by their TD errors, and this library gives those of its batch "
-                "only; use Prioritized() or LAP()"
+                "only; use Prioritized(weight_exponent_end=None)"
             )
         if config_of_actor(self.config) is not self.config:
             raise UserError(
                 f"{self.name} needs a draw for the critics and one for the actor, and this library draws once per "
-                "update; use LAP()"
+                "update; use Prioritized(weight_exponent_end=None)"
             )
         if draws_per_network(self.config):
             raise UserError(
@@ -147,7 +147,8 @@ class Selection:
         self._lock = threading.RLock()  # a host may prefetch batches in another thread
         self._first_number = 0
         # For hosts that choose the place of each transition: the slot of each place and its inverse; −1 means none yet.
-        self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
+        # Empty until `follow` is called.
+        self._slot_of, self._place_of = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -184,6 +185,8 @@ class Selection:
         self.settle()
         if len(places) > 1:  # a host that copies many rows at once may write one place several times
             places = np.array(list(dict.fromkeys(places.tolist())))
+        if not len(self._slot_of):
+            self._slot_of, self._place_of = (np.full(self.capacity, -1, np.int64) for _ in range(2))
         slots = self._slot_of[places]
         is_known = slots >= 0
         if is_known.any():
@@ -329,24 +332,24 @@ class Selection:
         """A copy of the state. If the last update was interrupted, its batch is dropped."""
         self.settle(drops_incomplete=self.trained is not None)
         own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
-        own |= {name: torch.from_numpy(values.copy()) for name, values in self._slot_arrays().items()}
+        own["last_report"] = torch.from_numpy(self.last_report.copy())
+        if len(self._slot_of):
+            own["slot_of"], own["place_of"] = map(torch.from_numpy, (self._slot_of.copy(), self._place_of.copy()))
         numbers = {"draws": self.draws, "updates": self.updates, "seed": self.seed}
         return own | {name: torch.tensor(number) for name, number in numbers.items()}
-
-    def _slot_arrays(self) -> dict[str, NDArray[np.signedinteger]]:
-        return {"slot_of": self._slot_of, "place_of": self._place_of, "last_report": self.last_report}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore a saved state. The next draws are the ones that the saved selection would have made."""
         self.queue.clear()
-        checks.same_layout("selection", self.state_dict(), state)
+        of_host = {name: state.get(name, torch.empty(0, dtype=torch.int64)) for name in ("slot_of", "place_of")}
+        checks.same_layout("selection", self.state_dict() | of_host, state | of_host)
         if int(state["seed"]) != self.seed:
             raise UserError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}; use that seed")
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.draws, self.updates = int(state["draws"]), int(state["updates"])
-        for name, values in self._slot_arrays().items():
-            values[:] = state[name].numpy()
+        self.last_report[:] = state["last_report"].numpy()
+        self._slot_of, self._place_of = (values.numpy().copy() for values in of_host.values())
         self.last = None
 
     def __getstate__(self) -> Saved:

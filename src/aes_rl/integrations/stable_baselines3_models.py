@@ -247,6 +247,16 @@ class DQNAttachment(AbstractModelAttachment):
         super().__init__(model, measure_every)
 
     @override
+    def bind(self, selection: Selection) -> None:
+        smallest = getattr(selection.config, "smallest_error", 0.0)
+        if self._clips_errors and smallest >= 1 and Signal.TD_ERROR in selection.needs:
+            raise UserError(
+                f"smallest_error is {smallest:g}, and the errors that DQN gives are clipped to [−1, 1], so all slots "
+                "would have the same probability; use attach(model, clips_errors=False)"
+            )
+        super().bind(selection)
+
+    @override
     def optimizers(self) -> list[torch.optim.Optimizer]:
         return [self._model.policy.optimizer]
 
