@@ -198,18 +198,17 @@ def test_clips_errors_is_refused_where_the_loss_clips_nothing() -> None:
         attach(model, clips_errors=True)
 
 
-def test_lap_with_clipped_errors_is_refused() -> None:
+def test_lap_with_clipped_errors_is_refused(monkeypatch) -> None:
     """No clipped error exceeds LAP's smallest error, so that every slot would have the same probability."""
-    SAMPLERS["lap"] = LAP()
+    monkeypatch.setitem(SAMPLERS, "lap", LAP())
     with pytest.raises(UserError, match=r"smallest_error is 1, .* use attach\(model, clips_errors=False\)"):
         attach(make("lap"))
     model = make("lap")
     attach(model, clips_errors=False)
     model.learn(120)
     assert model.replay_buffer.selection.sampler.probabilities().std() > 0
-    SAMPLERS["lap"] = LAP(smallest_error=0.1)
+    monkeypatch.setitem(SAMPLERS, "lap", LAP(smallest_error=0.1))
     attach(make("lap"))
-    del SAMPLERS["lap"]
 
 
 @pytest.mark.parametrize("sampler", ["laber", "la3p"])

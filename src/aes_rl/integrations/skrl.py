@@ -177,7 +177,8 @@ class Attachment(AbstractHookedAttachment):
         """Weight the rows of what a model returns, if it is called in its own loss."""
         taken = inputs.get("taken_actions")
         is_of_actor_loss = taken is not None and taken.requires_grad
-        pending = None if is_of_actor_loss else self.pending(len(inputs["observations"]), watched)
+        is_own = not is_of_actor_loss and (watched.name != "actor" or self._trains_actor())
+        pending = self.pending(len(inputs["observations"]), watched) if is_own else None
         if pending is None:
             return original(inputs, role=role)  # type: ignore[no-any-return]
         self.open(watched, pending)
@@ -190,6 +191,10 @@ class Attachment(AbstractHookedAttachment):
             return watched.weighted(values), outputs
         finally:
             watched.close()
+
+    def _trains_actor(self) -> bool:
+        agent = self._agent
+        return not isinstance(agent, TD3) or agent._update_counter % agent.cfg.policy_delay == 0
 
     def _weigh_entropy(self, *arguments: object) -> None:
         del arguments
