@@ -94,6 +94,27 @@ def test_an_interrupted_update_is_dropped(kind, where, sampler, tmp_path) -> Non
             assert set(selection.last.gradient_norm) == ({"critic"} if kind is DQN else {"actor", "critic"})
 
 
+def test_an_interrupted_pass_does_not_weight_the_next_one(tmp_path) -> None:
+    """Interrupted inside the network, saved, and differentiated at something else."""
+    model = make(DQN, Adaptive(nu=1.0, floor=0.3))
+    attachment = attach(model)
+    model.learn(80)
+    hook = model.q_net.q_net[0].register_forward_hook(lambda *_: stop() if torch.is_grad_enabled() else None)
+    with pytest.raises(Interrupted):
+        model.learn(5, reset_num_timesteps=False)
+    hook.remove()
+    assert model.replay_buffer.selection.pending.weights.std() > 0
+    model.save_replay_buffer(tmp_path / "buffer")
+    observations, gradients = model.replay_buffer.rows_at(np.arange(BATCH)).observations, []
+    for _ in range(2):
+        model.q_net.zero_grad()
+        model.q_net(observations).square().sum().backward()
+        gradients.append([p.grad.clone() for p in model.q_net.parameters()])
+        attachment.detach()
+    for own, other in zip(*gradients, strict=True):
+        assert torch.equal(own, other)
+
+
 class OwnPasses(BaseCallback):
     """Differentiates the networks at a batch of its own after every update."""
 

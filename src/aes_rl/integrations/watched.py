@@ -92,6 +92,7 @@ class Watched:
 
     def report(self, pending: Pending) -> None:
         """Add what the backward pass showed to the batch."""
+        self.close()  # a pass that was interrupted is still open
         if self._tap is not None and self._tap.grad is not None:
             norms = squared_norms(self._tap.grad, pending.weights)
             others = pending.gradient_norm.get(self.name)  # the critics may be separate networks
