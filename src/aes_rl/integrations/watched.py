@@ -18,9 +18,6 @@ from aes_rl.gradients import Taps, squared_norms
 from aes_rl.integrations.selection import Pending
 from aes_rl.types import Signal
 
-Output = Tensor | tuple[Tensor, ...]
-"""What a network or its output module returns; critics return one tensor each."""
-
 
 class Mark:
     """Shows that a network is attached. It is its first hook, which a copy of the network meets before the others.
@@ -112,9 +109,15 @@ class Watched:
         for handle in self._handles:
             handle.remove()
 
-    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: Output) -> Output:
+    def _watch_output(self, module: nn.Module, arguments: tuple[object, ...], output: object) -> object:
         del module, arguments
-        return self.weighted(output) if isinstance(output, Tensor) else tuple(map(self.weighted, output))
+        return self._all_weighted(output)
+
+    def _all_weighted(self, output: object) -> object:
+        """An output, or a tuple of outputs and of what is none, such as the hidden state of a network without one."""
+        if isinstance(output, tuple | list):
+            return tuple(map(self._all_weighted, output))
+        return self.weighted(output) if isinstance(output, Tensor) else output
 
     def weighted(self, output: Tensor) -> Tensor:
         """An output of the network with the same values, whose gradient is weighted row by row."""
