@@ -1,5 +1,7 @@
 """skrl's own update under attachment, against losses weighted by hand."""
 
+import copy
+
 import gymnasium as gym
 import pytest
 import torch
@@ -14,6 +16,7 @@ from torch import nn
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.errors import UserError
 from aes_rl.integrations.skrl import SelectiveMemory, attach
+from aes_rl.samplers.geometric import Geometric
 
 OBSERVATION, ACTION = gym.spaces.Box(-1, 1, (3,)), gym.spaces.Box(-1, 1, (2,))
 BATCH, ENVS = 16, 3
@@ -165,29 +168,92 @@ def test_sac(sampler) -> None:
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("kind", [TD3, DDPG])
 def test_deterministic_actors(kind, sampler) -> None:
-    """The actor's gradient in TD3's delayed update and in DDPG; probabilities that follow the feedback."""
+    """Critics and actor, in TD3's delayed update and in DDPG; probabilities that follow the feedback."""
     agent = make(kind, sampler)
     attachment = attach(agent)
-    train(agent, 60)
+    train(agent, 60 if kind is DDPG or agent._update_counter % 2 else 61)  # TD3's next update trains its actor
     step(agent)
-    old, taken = unhooked(agent.policy), []
-    agent.policy_optimizer.register_step_pre_hook(
-        lambda *_: taken.append([p.grad.clone() for p in agent.policy.parameters()])
-    )
-    while not taken:
-        agent.update(timestep=0, timesteps=1000)
-    weights = agent.memory.selection.pending.weights
-    observations, _ = agent.memory.sample_by_index(["observations", "actions"], indexes=agent.memory.sampling_indexes)[
-        0
-    ]
-    critic = unhooked(agent.critic if kind is DDPG else agent.critic_1)
-    inputs = {"observations": observations, "taken_actions": old.act({"observations": observations}, role="")[0]}
+    names = ["critic"] if kind is DDPG else ["critic_1", "critic_2"]
+    old = {name: unhooked(model) for name, model in agent.models.items()}
+    taken = {}
+    for name, optimizer in (("critics", agent.critic_optimizer), ("actor", agent.policy_optimizer)):
+        optimizer.register_step_pre_hook(
+            lambda own, *_, name=name: taken.update(
+                {name: [p.grad.clone() for group in own.param_groups for p in group["params"]]}
+            )
+        )
+    agent.update(timestep=0, timesteps=1000)
+    pending = agent.memory.selection.pending
+    weights = pending.weights
+    columns = ["observations", "actions", "rewards", "next_observations", "terminated"]
+    observations, actions, rewards, following, ends = agent.memory.sample_by_index(
+        columns, indexes=agent.memory.sampling_indexes
+    )[0]
+    with torch.no_grad():
+        inputs = {"observations": following}
+        inputs["taken_actions"] = old["target_policy"].act(inputs, role="")[0].clamp(-1, 1)
+        values = torch.stack([old[f"target_{name}"].act(inputs, role="")[0] for name in names]).amin(dim=0)
+        target = rewards + agent.cfg.discount_factor * ends.logical_not() * values
+    inputs = {"observations": observations, "taken_actions": actions}
+    errors = [old[name].act(inputs, role="")[0] - target for name in names]
+    parameters = [p for name in names for p in old[name].parameters()]
+    expected, critic_norms = by_hand(sum(error.square() for error in errors).squeeze(1), parameters, weights)
+    assert close(taken["critics"], expected)
+    policy, critic = old["policy"], unhooked(agent.models[names[0]])
+    inputs["taken_actions"] = policy.act({"observations": observations}, role="")[0]
     terms = -critic.act(inputs, role="")[0].squeeze(1)
-    expected, _ = by_hand(terms, list(old.parameters()), weights)
-    assert close(taken[0], expected)
+    expected, actor_norms = by_hand(terms, list(policy.parameters()), weights)
+    assert close(taken["actor"], expected)
+    agent.memory.selection.settle()
+    if sampler in ("adaptive", "predictive"):
+        assert (pending.gradient_norm["critic"] - critic_norms).abs().max() <= 1e-4 * critic_norms.mean()
+        assert (pending.gradient_norm["actor"] - actor_norms).abs().max() <= 1e-4 * actor_norms.mean()
+    if sampler == "prioritized":
+        found = torch.stack(pending.td_errors).mean(dim=0)
+        assert (found - torch.stack(errors).abs().mean(dim=0).squeeze(1)).abs().max() <= 1e-5
     spread = agent.memory.selection.sampler.probabilities().std()
     assert spread == 0 if sampler == "uniform" else spread > 0
     assert attachment.metrics()["effective_sample_size"] > 0
+
+
+@pytest.mark.parametrize("kind", AGENTS)
+def test_a_pass_of_ones_own_is_not_the_losses(kind) -> None:
+    """Acting with gradients on as many rows as a batch has; TD3 does not train its actor in every update."""
+    runs = []
+    for has_own_passes in (False, True):
+        agent = make(kind, "adaptive")
+        attach(agent)
+        for number in range(40):
+            train(agent, 1)
+            if has_own_passes and number > 20:
+                state = torch.get_rng_state()
+                inputs = {"observations": torch.ones(BATCH, 3), "taken_actions": torch.zeros(BATCH, 2)}
+                for name in ("policy", "critic" if kind is DDPG else "critic_1"):
+                    agent.models[name].act(inputs, role="")[0].sum().backward()
+                torch.set_rng_state(state)
+        agent.memory.selection.settle()
+        runs.append([*agent.policy.parameters(), agent.memory.selection.sampler.probabilities()])
+    for own, other in zip(*runs, strict=True):
+        assert torch.equal(own, other)
+
+
+def test_weights_need_an_attachment_even_without_feedback(monkeypatch) -> None:
+    monkeypatch.setitem(SAMPLERS, "geometric", Geometric(mean_age=20, unbiased=True, floor=0.1))
+    with pytest.raises(RuntimeError, match="Geometric got no feedback on the last batch"):
+        train(make(SAC, "geometric"), 20)
+    agent = make(SAC, "geometric")
+    attach(agent)
+    train(agent, 20)
+
+
+def test_a_copy_of_an_attached_model_is_refused() -> None:
+    """It would act with the original's parameters."""
+    agent = make(SAC, "uniform")
+    attachment = attach(agent)
+    with pytest.raises(UserError, match=r"detach\(\) before copying"):
+        copy.deepcopy(agent.policy)
+    attachment.detach()
+    copy.deepcopy(agent.policy)
 
 
 @pytest.mark.parametrize("kind", AGENTS)

@@ -1,7 +1,5 @@
 """Stable-Baselines3's own training step under attachment, against losses weighted by hand."""
 
-import copy
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from aes_rl.errors import UserError
 from aes_rl.gradients import exact
 from aes_rl.integrations.selection import Selection
 from aes_rl.integrations.stable_baselines3 import SelectiveDictReplayBuffer, SelectiveReplayBuffer, attach
+from tests.integrations.copies import copied
 
 ALGORITHMS = {"SAC": SAC, "TD3": TD3, "DDPG": DDPG}
 SAMPLERS = {
@@ -162,7 +161,7 @@ def test_gradients_are_those_of_weighted_losses(algorithm, sampler) -> None:
 
 def copy_of(model):
     """The policy with its optimisers, without our hooks: they belong to the original's modules."""
-    policy = copy.deepcopy(model.policy)
+    policy = copied(model.policy)
     for network in (policy.actor, policy.critic):
         network.__dict__.pop("action_log_prob", None)
         for module in network.modules():

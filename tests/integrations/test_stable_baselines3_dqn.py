@@ -10,7 +10,9 @@ from torch.nn.functional import smooth_l1_loss
 
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.errors import UserError
+from aes_rl.integrations.selection import Selection
 from aes_rl.integrations.stable_baselines3 import SelectiveDictReplayBuffer, SelectiveReplayBuffer, attach
+from aes_rl.samplers.lap import LAP
 
 SAMPLERS = {
     "uniform": Uniform(),
@@ -194,6 +196,29 @@ def test_clips_errors_is_refused_where_the_loss_clips_nothing() -> None:
     model = SAC("MlpPolicy", "Pendulum-v1", device="cpu", replay_buffer_class=SelectiveReplayBuffer, buffer_size=100)
     with pytest.raises(UserError, match=r"clips_errors is True, and the loss of SAC .*; omit clips_errors"):
         attach(model, clips_errors=True)
+
+
+def test_lap_with_clipped_errors_is_refused(monkeypatch) -> None:
+    """No clipped error exceeds LAP's smallest error, so that every slot would have the same probability."""
+    monkeypatch.setitem(SAMPLERS, "lap", LAP())
+    with pytest.raises(UserError, match=r"smallest_error is 1, .* use attach\(model, clips_errors=False\)"):
+        attach(make("lap"))
+    model = make("lap")
+    attach(model, clips_errors=False)
+    model.learn(120)
+    assert model.replay_buffer.selection.sampler.probabilities().std() > 0
+    monkeypatch.setitem(SAMPLERS, "lap", LAP(smallest_error=0.1))
+    attach(make("lap"))
+
+
+@pytest.mark.parametrize("sampler", ["laber", "la3p"])
+def test_what_an_error_recommends_works(sampler) -> None:
+    """Also where errors are clipped, and in hosts that do not know the length of the run."""
+    with pytest.raises(UserError, match=r"use Prioritized\(weight_exponent_end=None\)"):
+        Selection(sampler, 100, 0)
+    attach(make("prioritized"))
+    assert SAMPLERS["prioritized"] == Prioritized(weight_exponent_end=None)
+    Selection(SAMPLERS["prioritized"], 100, 0)
 
 
 class Frames(gym.Env):

@@ -1,7 +1,5 @@
 """QR-DQN and TQC of sb3-contrib under attachment, against one gradient per sample computed by hand."""
 
-import copy
-
 import pytest
 import torch
 from sb3_contrib import QRDQN, TQC, CrossQ
@@ -10,6 +8,7 @@ from sb3_contrib.common.utils import quantile_huber_loss
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.errors import UserError
 from aes_rl.integrations.stable_baselines3 import SelectiveReplayBuffer, attach
+from tests.integrations.copies import copied
 
 SAMPLERS = {
     "uniform": Uniform(),
@@ -41,7 +40,7 @@ def make(kind, sampler="uniform", n_steps=1, policy=None, **options):
 
 def unhooked(model):
     """A copy of the policy with the same optimizers and without our hooks."""
-    policy = copy.deepcopy(model.policy)
+    policy = copied(model.policy)
     for module in policy.modules():
         vars(module).pop("action_log_prob", None)
         module._forward_hooks.clear()

@@ -1,6 +1,5 @@
 """Tianshou's own training step under attachment, against losses weighted by hand."""
 
-import copy
 import pickle
 
 import gymnasium as gym
@@ -25,6 +24,7 @@ from aes_rl import Adaptive, Predictive, Prioritized, Uniform
 from aes_rl.errors import UserError
 from aes_rl.gradients import exact
 from aes_rl.integrations.tianshou import SelectiveReplayBuffer, SelectiveVectorReplayBuffer, attach
+from tests.integrations.copies import copied
 
 SAMPLERS = {
     "uniform": Uniform(),
@@ -116,7 +116,7 @@ def weighted_by_hand(algorithm, batch, weights, target):
 @pytest.mark.parametrize("kind", ["SAC", "TD3", "DDPG"])
 def test_gradients_are_those_of_weighted_losses(kind, sampler) -> None:
     algorithm, buffer, _ = trained(kind, sampler)
-    before = unhooked(copy.deepcopy(algorithm))
+    before = unhooked(copied(algorithm))
     seen, gradients = {}, {}
     original = algorithm._update_with_batch
 
@@ -159,6 +159,35 @@ def test_gradients_are_those_of_weighted_losses(kind, sampler) -> None:
         )
     if sampler in ("adaptive", "prioritized"):
         assert weights.std() > 1e-3
+
+
+def with_a_head(kind):
+    """A network whose outputs are all shifted by a layer that the library does not have."""
+
+    class Headed(kind):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.head = torch.nn.Linear(3, 1)
+
+        def forward(self, observation, *arguments, **options):
+            output = super().forward(observation, *arguments, **options)
+            shift = self.head(torch.as_tensor(observation))
+            if isinstance(output, torch.Tensor):
+                return output + shift
+            values, hidden = output
+            if isinstance(values, tuple):  # a mean and a standard deviation
+                return (values[0] + shift, values[1] * shift.exp()), hidden
+            return values + shift, hidden
+
+    return Headed
+
+
+@pytest.mark.parametrize("sampler", ["prioritized", "adaptive"])
+@pytest.mark.parametrize("kind", ["SAC", "TD3", "DDPG"])
+def test_networks_with_another_head_are_weighted_as_a_whole(kind, sampler, monkeypatch) -> None:
+    for own in (ContinuousActorDeterministic, ContinuousActorProbabilistic, ContinuousCritic):
+        monkeypatch.setitem(globals(), own.__name__, with_a_head(own))
+    test_gradients_are_those_of_weighted_losses(kind, sampler)
 
 
 def actor_by_hand(kind, algorithm, batch, weights):

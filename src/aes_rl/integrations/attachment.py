@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -10,8 +11,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl import checks
+from aes_rl.errors import UserError
 from aes_rl.integrations import metrics
-from aes_rl.integrations.selection import Array, Pending, Selection
+from aes_rl.integrations.selection import NETWORKS, Array, Pending, Selection
+from aes_rl.samplers.rule import named_networks
 from aes_rl.types import Signal
 
 _MEASURED_SLOTS = 1024
@@ -23,6 +26,9 @@ _NOISE_SAMPLES = 4
 class AbstractAttachment(ABC):
     """Gives a sampler the per-sample norms and TD errors of a learner. `detach` ends that."""
 
+    networks: ClassVar[tuple[str, ...]] = NETWORKS
+    """Names of the networks that the learner trains."""
+
     def __init__(self, learner: object, measure_every: int | None):
         if measure_every is not None:
             checks.count("measure_every", measure_every)
@@ -31,10 +37,33 @@ class AbstractAttachment(ABC):
         self._last_measurement = 0
         self._captured: dict[str, float] = {}
         self._measured: Pending | None = None
+        self._bound: Selection | None = None
 
     @abstractmethod
+    def selection_of_buffer(self) -> Selection:
+        """The selection of the learner's current buffer, which may be another one than at the last call."""
+
     def selection(self) -> Selection:
-        """The selection of the learner's current buffer."""
+        """The selection of the learner's current buffer, checked and connected to the learner."""
+        selection = self.selection_of_buffer()
+        if selection is not self._bound:
+            self.bind(selection)
+            self._bound = selection
+        return selection
+
+    def bind(self, selection: Selection) -> None:
+        """Connect the selection of a buffer that is new to the learner, or raise if it would learn nothing."""
+        named = named_networks(selection.config)
+        if not set(named) <= set(self.networks):
+            trained = " and ".join(map(repr, self.networks))
+            raise UserError(f"networks is {named}, and {self._learner_name} trains only {trained}; use networks=None")
+        selection.trained = self.networks
+        self._last_measurement, self._captured = 0, {}
+
+    def release(self) -> None:
+        """Leave the selection without an attachment."""
+        if self._bound is not None:
+            self._bound.trained = self._bound.session = None
 
     @abstractmethod
     def report(self) -> None:

@@ -37,12 +37,15 @@ class AbstractHookedAttachment(AbstractAttachment):
     def report(self) -> None:
         pending = self.selection().pending
         if pending is not None and pending.sources:
-            self.selection().settle()
+            self.selection().settle(drops_incomplete=True)
 
     @override
     def detach(self) -> None:
-        self.report()
-        self._take_off()
+        try:
+            self.report()
+        finally:
+            self._take_off()
+            self.release()
 
     def _take_off(self) -> None:
         while self._undo:
@@ -52,11 +55,12 @@ class AbstractHookedAttachment(AbstractAttachment):
         """The batch that the learner is working on."""
         return self.selection().pending if self._measured is None else self._measured
 
-    def pending(self, rows: int) -> Pending | None:
-        """The current batch, if a forward pass with this many rows can be over it; otherwise None."""
+    def pending(self, rows: int, watcher: object) -> Pending | None:
+        """The current batch, if a watcher sees its pass: the first one with gradients and this many rows; or None."""
         pending = self.current()
-        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows:
+        if pending is None or not torch.is_grad_enabled() or len(pending.weights) != rows or watcher in pending.passes:
             return None
+        pending.passes.add(watcher)
         pending.weights = pending.weights.to(self.device())
         return pending
 
@@ -66,13 +70,14 @@ class AbstractHookedAttachment(AbstractAttachment):
         pending.sources.append(watched.report)
 
     def watch(self, network: nn.Module, watched: Watched, counts: Callable[[Arguments], bool] | None = None) -> None:
-        """Weight the network's forward passes with gradients; with `counts`, only those whose arguments it accepts."""
+        """Weight the network's pass over each batch; with `counts`, of those whose arguments it accepts."""
 
         def before(module: nn.Module, arguments: Arguments) -> None:
             del module
-            pending = self.pending(rows_of(arguments[0]))
-            if pending is not None and (counts is None or counts(arguments)):
-                self.open(watched, pending)
+            if counts is None or counts(arguments):
+                pending = self.pending(rows_of(arguments[0]), watched)
+                if pending is not None:
+                    self.open(watched, pending)
 
         def after(module: nn.Module, arguments: Arguments, output: object) -> None:
             del module, arguments, output

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, NotRequired, TypedDict
 
 import numpy as np
 import torch
@@ -48,6 +48,12 @@ class Pending:
         """For each critic, a function that computes the unweighted loss of every sample."""
         self.sources: list[Callable[[Pending], None]] = []
         """Callbacks that add all of the above to the batch before it is reported to the sampler."""
+        self.passes: set[object] = set()
+        """Watchers that have seen their network's pass over the batch. Later passes are not those of the loss."""
+        self.is_unfinished = False
+        """Whether a network's pass over the batch was never differentiated. Known after the sources were called."""
+        self.session: object = None
+        """What the selection's `session` returned when the batch was drawn."""
 
 
 class Options(TypedDict):
@@ -65,6 +71,8 @@ class Saved(TypedDict):
     """A pickled `Selection`."""
 
     options: Options
+    total_updates: NotRequired[int | None]
+    """The inferred length of the run."""
     state: dict[str, NDArray[np.generic]]
 
 
@@ -87,9 +95,14 @@ class Selection:
         """Create the sampler. With `length_is_inferred`, `infer_length` may give `total_updates` later."""
         self.config = resolve(config)
         self.capacity, self.seed, self.total_updates = capacity, seed, total_updates
+        self._given_updates = total_updates
         self.draws_ahead, self.length_is_inferred = draws_ahead, length_is_inferred
         self.infer_length: Callable[[], int] | None = None
         """Called before the first insertion if the sampler needs `total_updates` and it was not given."""
+        self.trained: tuple[str, ...] | None = None
+        """Names of the networks that the attached learner trains; None if there is none."""
+        self.session: Callable[[], object] | None = None
+        """Returns a value that changes with every call of the host's `learn`."""
         self._needs_length = False
         try:
             self.sampler = self._new_sampler(total_updates)
@@ -99,30 +112,28 @@ class Selection:
             self.sampler = self._new_sampler(1)  # raises again unless only the length of the run was missing
             self._needs_length = True
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
-            raise ValueError(
+            raise UserError(
                 f"{self.name} needs the gradient norms of all slots, and a training step gives only those of its "
                 "batch; use Adaptive(), which learns from its draws"
             )
         if candidates_per_draw(self.config) > 1:
             raise UserError(
                 f"{self.name} chooses among candidates by their TD errors, and this library gives those of its batch "
-                "only; use Prioritized() or LAP()"
+                "only; use Prioritized(weight_exponent_end=None)"
             )
         if config_of_actor(self.config) is not self.config:
             raise UserError(
                 f"{self.name} needs a draw for the critics and one for the actor, and this library draws once per "
-                "update; use LAP()"
+                "update; use Prioritized(weight_exponent_end=None)"
             )
         if draws_per_network(self.config):
             raise UserError(
                 "networks is 'separate', which needs a draw for each loss, and this library draws once per update; "
                 "give networks='balanced', with which all networks have equal influence on the one draw"
             )
-        self._networks = set(named_networks(self.config))
-        """Networks without whose norm there is no feedback: a delayed actor is not trained in every update."""
-        self._are_balanced = getattr(self.config, "networks", None) == "balanced"
-        if not self._networks <= set(NETWORKS):
-            raise ValueError(f"networks is {tuple(self._networks)}; the networks are named {' and '.join(NETWORKS)}")
+        named = named_networks(self.config)
+        if not set(named) <= set(NETWORKS):
+            raise UserError(f"networks is {named}; the networks are named {' and '.join(NETWORKS)}")
         self._streams = Streams([seed], self.sampler.backend)
         self.draws = 0
         self.updates = 0
@@ -136,7 +147,8 @@ class Selection:
         self._lock = threading.RLock()  # a host may prefetch batches in another thread
         self._first_number = 0
         # For hosts that choose the place of each transition: the slot of each place and its inverse; −1 means none yet.
-        self._slot_of, self._place_of = (np.full(capacity, -1, np.int64) for _ in range(2))
+        # Empty until `follow` is called.
+        self._slot_of, self._place_of = np.empty(0, np.int64), np.empty(0, np.int64)
 
     def __len__(self) -> int:
         return len(self.sampler)
@@ -173,6 +185,8 @@ class Selection:
         self.settle()
         if len(places) > 1:  # a host that copies many rows at once may write one place several times
             places = np.array(list(dict.fromkeys(places.tolist())))
+        if not len(self._slot_of):
+            self._slot_of, self._place_of = (np.full(self.capacity, -1, np.int64) for _ in range(2))
         slots = self._slot_of[places]
         is_known = slots >= 0
         if is_known.any():
@@ -204,39 +218,57 @@ class Selection:
             self.draws += 1
             weights = self.sampler.weights(draw)[0]
             pending = Pending(self._first_number + self.draws, draw, weights, self.needs)
+            pending.session = None if self.session is None else self.session()
             self.queue[pending.number] = pending
             if self.draws_ahead and not self.needs:
                 self.report(pending)
             return pending
 
-    def settle(self) -> None:
+    def settle(self, drops_incomplete: bool = False) -> None:
         """Give the sampler the feedback on the last batch, unless the host draws ahead."""
         if not self.draws_ahead:
             for pending in list(self.queue.values()):
-                self.report(pending)
+                self.report(pending, drops_incomplete)
 
-    def report(self, pending: Pending) -> None:
-        """Give the sampler the feedback on a batch, if the batch is still in the queue."""
+    def report(self, pending: Pending, drops_incomplete: bool = False) -> None:
+        """Give the sampler the feedback on a batch, if the batch is still in the queue.
+
+        An update that was interrupted leaves a batch with part of its feedback. It is dropped in the host's next call
+        of `learn`, and with `drops_incomplete`. It does not count as an update.
+        """
         with self._lock:
             if self.queue.get(pending.number) is not pending:
                 return
             del self.queue[pending.number]
             for source in pending.sources:
                 source(pending)
-            missing = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
-            missing |= Signal.TD_ERROR in self.needs and not pending.td_errors
-            if missing:
+            lacks_feedback = self._lacks_feedback(pending)
+            if lacks_feedback or pending.is_unfinished:
+                is_of_earlier_call = self.session is not None and pending.session != self.session()
+                if drops_incomplete or is_of_earlier_call:
+                    return
+            if lacks_feedback:
                 raise RuntimeError(
                     f"{self.name} got no feedback on the last batch: attach it to the model before training, or "
                     "discard() a batch that was not drawn for training"
                 )
             self.updates += 1
-            if self._are_balanced:
-                self._networks |= set(pending.gradient_norm)
-            if self.needs and self._networks <= set(pending.gradient_norm):
+            if self.needs and self._required_networks() <= set(pending.gradient_norm):
                 self._feed(pending)
             self.sampler.advance(self.updates)
             self.last = pending
+
+    def _lacks_feedback(self, pending: Pending) -> bool:
+        """Whether a signal is missing, or the weights of a batch that no attachment weighted are not all 1."""
+        if not self.needs:  # a host that draws ahead weights its losses itself
+            return not self.draws_ahead and not pending.sources and bool((pending.weights != 1).any())
+        has_no_norm = Signal.GRADIENT_NORM in self.needs and not pending.gradient_norm
+        return has_no_norm or (Signal.TD_ERROR in self.needs and not pending.td_errors)
+
+    def _required_networks(self) -> set[str]:
+        """Networks without whose norm there is no feedback: a delayed actor is not trained in every update."""
+        are_balanced = getattr(self.config, "networks", None) == "balanced"
+        return set(self.trained or ()) if are_balanced else set(named_networks(self.config))
 
     def _feed(self, pending: Pending) -> None:
         errors, draw = pending.td_errors, pending.draw
@@ -270,13 +302,16 @@ class Selection:
         if self.infer_length is None:
             raise UserError(
                 f"{self.name} is annealed over the run, whose length is unknown: attach it to the model before "
-                "training, or give total_updates"
+                "training, or give total_updates. After loading an empty buffer, detach() and attach again"
             )
-        self.total_updates = self.infer_length()
-        self.sampler, self._needs_length = self._new_sampler(self.total_updates), False
+        self._use_length(self.infer_length())
+
+    def _use_length(self, total_updates: int) -> None:
+        self.total_updates, self._needs_length = total_updates, False
+        self.sampler = self._new_sampler(total_updates)
 
     def emptied(self) -> "Selection":
-        """A new selection for the same buffer, now empty."""
+        """A new selection for the same buffer, now empty. An inferred length is inferred again."""
         empty = Selection(**self._options())
         empty.infer_length = self.infer_length
         # The host may still hold earlier batches, so their numbers are not used again.
@@ -288,43 +323,47 @@ class Selection:
             "config": self.config,
             "capacity": self.capacity,
             "seed": self.seed,
-            "total_updates": self.total_updates,
+            "total_updates": self._given_updates,
             "draws_ahead": self.draws_ahead,
             "length_is_inferred": self.length_is_inferred,
         }
 
     def state_dict(self) -> dict[str, Tensor]:
-        """A copy of the state."""
-        self.settle()
+        """A copy of the state. If the last update was interrupted, its batch is dropped."""
+        self.settle(drops_incomplete=self.trained is not None)
         own = {f"sampler.{name}": value.clone() for name, value in self.sampler.state_dict().items()}
-        own |= {name: torch.from_numpy(values.copy()) for name, values in self._slot_arrays().items()}
+        own["last_report"] = torch.from_numpy(self.last_report.copy())
+        if len(self._slot_of):
+            own["slot_of"], own["place_of"] = map(torch.from_numpy, (self._slot_of.copy(), self._place_of.copy()))
         numbers = {"draws": self.draws, "updates": self.updates, "seed": self.seed}
         return own | {name: torch.tensor(number) for name, number in numbers.items()}
-
-    def _slot_arrays(self) -> dict[str, NDArray[np.signedinteger]]:
-        return {"slot_of": self._slot_of, "place_of": self._place_of, "last_report": self.last_report}
 
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         """Restore a saved state. The next draws are the ones that the saved selection would have made."""
         self.queue.clear()
-        checks.same_layout("selection", self.state_dict(), state)
+        of_host = {name: state.get(name, torch.empty(0, dtype=torch.int64)) for name in ("slot_of", "place_of")}
+        checks.same_layout("selection", self.state_dict() | of_host, state | of_host)
         if int(state["seed"]) != self.seed:
             raise UserError(f"the state was saved with seed {int(state['seed'])}, not {self.seed}; use that seed")
         prefix = "sampler."
         self.sampler.load_state_dict({n.removeprefix(prefix): v for n, v in state.items() if n.startswith(prefix)})
         self.draws, self.updates = int(state["draws"]), int(state["updates"])
-        for name, values in self._slot_arrays().items():
-            values[:] = state[name].numpy()
+        self.last_report[:] = state["last_report"].numpy()
+        self._slot_of, self._place_of = (values.numpy().copy() for values in of_host.values())
         self.last = None
 
     def __getstate__(self) -> Saved:
         return {
             "options": self._options(),
+            "total_updates": self.total_updates,
             "state": {name: value.numpy() for name, value in self.state_dict().items()},
         }
 
     def __setstate__(self, saved: Saved) -> None:
         Selection.__init__(self, **saved["options"])
+        length = saved.get("total_updates")  # selections saved before it was an entry have it in the options
+        if self._needs_length and length is not None:
+            self._use_length(length)
         self.load_state_dict({name: torch.from_numpy(np.asarray(value)) for name, value in saved["state"].items()})
 
 

@@ -161,7 +161,7 @@ class Attachment(AbstractHookedAttachment):
             yield "critic", critic
 
     @override
-    def selection(self) -> Selection:
+    def selection_of_buffer(self) -> Selection:
         selection: Selection = self._agent.memory.selection
         return selection
 
@@ -175,9 +175,11 @@ class Attachment(AbstractHookedAttachment):
 
     def _act(self, watched: Watched, original: Any, inputs: Inputs, *, role: str = "") -> tuple[Tensor, dict[str, Any]]:
         """Weight the rows of what a model returns, if it is called in its own loss."""
-        pending = self.pending(len(inputs["observations"]))
         taken = inputs.get("taken_actions")
-        if pending is None or (taken is not None and taken.requires_grad):
+        is_of_actor_loss = taken is not None and taken.requires_grad
+        is_own = not is_of_actor_loss and (watched.name != "actor" or self._trains_actor())
+        pending = self.pending(len(inputs["observations"]), watched) if is_own else None
+        if pending is None:
             return original(inputs, role=role)  # type: ignore[no-any-return]
         self.open(watched, pending)
         try:
@@ -189,6 +191,10 @@ class Attachment(AbstractHookedAttachment):
             return watched.weighted(values), outputs
         finally:
             watched.close()
+
+    def _trains_actor(self) -> bool:
+        agent = self._agent
+        return not isinstance(agent, TD3) or agent._update_counter % agent.cfg.policy_delay == 0
 
     def _weigh_entropy(self, *arguments: object) -> None:
         del arguments

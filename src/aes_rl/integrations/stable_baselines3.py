@@ -7,27 +7,20 @@
 The training step of the library is not changed.
 """
 
-import sys
-
 from aes_rl.errors import UserError
-from aes_rl.integrations.stable_baselines3_buffers import (
-    SelectiveDictReplayBuffer,
-    SelectiveReplayBuffer,
-    selective,
-)
+from aes_rl.integrations.stable_baselines3_buffers import SelectiveDictReplayBuffer, SelectiveReplayBuffer
 from aes_rl.integrations.stable_baselines3_models import (
     AbstractModelAttachment,
     DQNAttachment,
     SACAttachment,
     TD3Attachment,
-    updates_of_run,
 )
 
 # isort: split
 from stable_baselines3 import DDPG, DQN, SAC, TD3
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
-__all__ = ["AbstractModelAttachment", "SelectiveDictReplayBuffer", "SelectiveReplayBuffer", "attach", "updates_of_run"]
+__all__ = ["SelectiveDictReplayBuffer", "SelectiveReplayBuffer", "attach"]
 
 _KINDS: dict[type[OffPolicyAlgorithm], type[AbstractModelAttachment]]
 _KINDS = {DQN: DQNAttachment, SAC: SACAttachment, TD3: TD3Attachment, DDPG: TD3Attachment}
@@ -48,7 +41,6 @@ def attach(
             clips their gradient. True by default.
     """
     kind = _attachment_for(model)
-    _check_options(model, selective(model.replay_buffer))
     if isinstance(model, DQN):
         return DQNAttachment(model, measure_every, clips_errors is not False)
     if clips_errors is not None:
@@ -61,7 +53,7 @@ def attach(
 
 def _attachment_for(model: OffPolicyAlgorithm) -> type[AbstractModelAttachment]:
     kinds = dict(_KINDS)
-    if "sb3_contrib" in sys.modules:  # otherwise the model is none of its
+    if any(base.__module__.split(".")[0] == "sb3_contrib" for base in type(model).__mro__):
         from aes_rl.integrations import stable_baselines3_quantiles as contrib
 
         kinds |= {contrib.QRDQN: contrib.QRDQNAttachment, contrib.TQC: contrib.TQCAttachment}
@@ -77,21 +69,3 @@ def _attachment_for(model: OffPolicyAlgorithm) -> type[AbstractModelAttachment]:
     raise TypeError(
         f"{type(model).__name__} cannot be attached; supported are {names}, and subclasses that do not override train()"
     )
-
-
-def _check_options(model: OffPolicyAlgorithm, buffer: SelectiveReplayBuffer) -> None:
-    """Reject options of the model that the buffer does not follow, and exploration without per-sample norms."""
-    if model.n_steps not in (1, buffer.n_steps):
-        raise UserError(
-            f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
-            f"replay_buffer_kwargs={{'n_steps': {model.n_steps}, 'gamma': {model.gamma}}}"
-        )
-    if buffer.n_steps > 1 and buffer.gamma != model.gamma:
-        raise UserError(
-            f"gamma is {model.gamma} in the model and {buffer.gamma} in its replay buffer; use "
-            f"replay_buffer_kwargs={{'n_steps': {buffer.n_steps}, 'gamma': {model.gamma}}}"
-        )
-    if getattr(model, "use_sde", False):
-        raise UserError(
-            "use_sde is on; state-dependent exploration has no closed form for the per-sample norms, use use_sde=False"
-        )

@@ -130,21 +130,29 @@ class SelectiveReplayBuffer(ReplayBuffer):
         infos: list[dict[str, object]],
     ) -> None:
         """Store one step of all environments."""
+        following = self.observations if self.optimize_memory_usage else self.next_observations
+        arrays = [self.observations, following, self.actions, self.rewards, self.dones]
+        values: list[Any] = [obs, next_obs, action, reward, done]
+        if self.handle_timeout_termination:
+            arrays.append(self.timeouts)
+            values.append([info.get("TimeLimit.truncated", False) for info in infos])
+        # Values that do not fit raise here, before a slot is taken.
+        rows = [_rows(array, own, self.n_envs) for array, own in zip(arrays, values, strict=True)]
         slots = self.selection.place(self.n_envs)
         self.pos += 1  # the host's own counters
         if self.pos == self.buffer_size:
             self.full, self.pos = True, 0
         self._steps += 1
-        _write(self.observations, self._row_of(slots), obs)
-        if self.optimize_memory_usage:
-            _write(self.observations, self._row_of(slots, ahead=1), next_obs)
-        else:
-            _write(self.next_observations, slots, next_obs)
-        _write(self.actions, slots, action)
-        _write(self.rewards, slots, reward)
-        _write(self.dones, slots, done)
-        if self.handle_timeout_termination:
-            _write(self.timeouts, slots, np.array([info.get("TimeLimit.truncated", False) for info in infos]))
+        places = [self._row_of(slots), self._row_of(slots, ahead=1)] + [slots] * (len(arrays) - 2)
+        if self.optimize_memory_usage and self._steps > 1:
+            self._end_where_cut(slots, places[0], rows[0])
+        for array, place, row in zip(arrays, places, rows, strict=True):
+            _write(array, place, row)
+
+    def _end_where_cut(self, slots: Slots, places: Slots, observations: Array) -> None:
+        """End episodes that were cut by a reset between two calls of `learn`: their last observation is overwritten."""
+        is_cut = np.not_equal(_flat(self.observations)[places], observations).reshape(len(slots), -1).any(axis=1)
+        _flat(self.dones)[(slots[is_cut] - self.n_envs) % self.selection.capacity] = 1
 
     @override
     def sample(self, batch_size: int, env: VecNormalize | None = None) -> ReplayBufferSamples:
@@ -268,14 +276,20 @@ def _flat(array: Array) -> Array:
     return array.reshape(-1, *array.shape[2:])
 
 
-def _write(arrays: Observations, slots: Slots, values: Observations) -> None:
+def _rows(arrays: Observations, values: Any, count: int) -> Any:
+    """Values as rows of an array, or of each array of a dictionary."""
+    if isinstance(arrays, dict):
+        return {key: _rows(array, values[key], count) for key, array in arrays.items()}
+    return np.asarray(values, arrays.dtype).reshape(count, *arrays.shape[2:])
+
+
+def _write(arrays: Observations, slots: Slots, rows: Any) -> None:
     """Write to an array, or to each array of a dictionary."""
     if isinstance(arrays, dict):
         for key, array in arrays.items():
-            _write(array, slots, values[key])
-        return
-    flat = _flat(arrays)
-    flat[slots] = np.asarray(values).reshape(len(slots), *flat.shape[1:])
+            _write(array, slots, rows[key])
+    else:
+        _flat(arrays)[slots] = rows
 
 
 def _read(arrays: Observations, slots: Slots) -> Observations:

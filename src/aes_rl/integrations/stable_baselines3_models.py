@@ -4,6 +4,7 @@ import copy
 from abc import abstractmethod
 from collections.abc import Callable
 from functools import partial
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -16,7 +17,7 @@ from aes_rl.gradients.taps import CONVOLUTIONS
 from aes_rl.integrations.hooked import AbstractHookedAttachment, Arguments, is_stored, rows_of, without_steps
 from aes_rl.integrations.selection import Array as Slots
 from aes_rl.integrations.selection import Pending, Selection
-from aes_rl.integrations.stable_baselines3_buffers import selective
+from aes_rl.integrations.stable_baselines3_buffers import SelectiveReplayBuffer, selective
 from aes_rl.integrations.watched import Watched
 from aes_rl.types import Signal
 
@@ -32,7 +33,7 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
     def __init__(self, model: OffPolicyAlgorithm, measure_every: int | None):
         self._host = model
-        self._logger: Logger | None = None
+        self._dump: _Dump | None = None
         super().__init__(model, measure_every)
 
     @abstractmethod
@@ -45,14 +46,20 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
     @override
     def install(self) -> None:
+        self._undo.append(self._leave_logger)  # what is undone last
         self.watch_networks()
         # `learn` makes a logger, so it is known when the first update is made.
-        followed = self.optimizers()[-1].register_step_post_hook(self._follow_logger)
-        self._undo += [followed.remove, self._leave_logger]
-        self.selection().infer_length = partial(updates_of_run, self._host)
+        self._undo.append(self.optimizers()[-1].register_step_post_hook(self._follow_logger).remove)
 
     @override
-    def selection(self) -> Selection:
+    def bind(self, selection: Selection) -> None:
+        _check_options(self._host, selective(self._host.replay_buffer))
+        super().bind(selection)
+        selection.infer_length = partial(updates_of_run, self._host)
+        selection.session = lambda: self._host.start_time
+
+    @override
+    def selection_of_buffer(self) -> Selection:
         return selective(self._host.replay_buffer).selection  # the model may have loaded another buffer
 
     @override
@@ -91,7 +98,7 @@ class AbstractModelAttachment(AbstractHookedAttachment):
 
         def after_estimate(module: nn.Module, arguments: Arguments, output: Tensor) -> None:
             del module
-            pending = self.pending(len(output)) if counts(arguments) else None
+            pending = self.pending(len(output), after_estimate) if counts(arguments) else None
             if pending is not None and pending.batch is not None and last:
                 add(pending, pending.batch, output.detach(), last.pop())
 
@@ -102,23 +109,43 @@ class AbstractModelAttachment(AbstractHookedAttachment):
         """Add the metrics to everything that the model's current logger writes."""
         del arguments
         logger = self._host.logger
-        if logger is self._logger:
-            return
-        self._leave_logger()
-        self._logger, dump = logger, logger.dump
-
-        def dump_with_metrics(step: int = 0) -> None:
-            if logger.output_formats:
-                for name, value in self.metrics().items():
-                    logger.record(f"selection/{name}", value)
-            dump(step)
-
-        vars(logger)["dump"] = dump_with_metrics
+        if self._dump is None or self._dump.logger is not logger:
+            self._leave_logger()
+            dump = logger.dump
+            self._dump = dump if isinstance(dump, _Dump) else _Dump(logger)
+            self._dump.attachments.append(self)
+        self._dump.last = self
 
     def _leave_logger(self) -> None:
-        if self._logger is not None:
-            del vars(self._logger)["dump"]
-            self._logger = None
+        if self._dump is not None:
+            self._dump.leave(self)
+            self._dump = None
+
+
+class _Dump:
+    """The `dump` of a logger, with the metrics of the attachment that made the last update. Models may share one."""
+
+    def __init__(self, logger: Logger):
+        self.logger = logger
+        self.attachments: list[AbstractModelAttachment] = []
+        self.last: AbstractModelAttachment | None = None
+        self._own, self._original = vars(logger).get("dump"), logger.dump
+        vars(logger)["dump"] = self
+
+    def __call__(self, step: int = 0) -> None:
+        if self.logger.output_formats and self.last is not None:
+            for name, value in self.last.metrics().items():
+                self.logger.record(f"selection/{name}", value)
+        self._original(step)
+
+    def leave(self, attachment: AbstractModelAttachment) -> None:
+        """Show nothing more of an attachment. After the last one, the logger is as before."""
+        self.attachments.remove(attachment)
+        self.last = None if self.last is attachment else self.last
+        if not self.attachments and vars(self.logger).get("dump") is self:
+            del vars(self.logger)["dump"]
+            if self._own is not None:
+                vars(self.logger)["dump"] = self._own
 
 
 class AbstractEntropyAttachment(AbstractModelAttachment):
@@ -139,12 +166,11 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
     def watch_actor(self) -> None:
         """Watch the actor, and weight the temperature loss, which uses its log probabilities."""
         model, actor = self._model, self._model.actor
-        heads = [actor.mu, actor.get_submodule("log_std")]
-        watched = Watched("actor", actor, heads, self.needs, skips=CONVOLUTIONS)
+        watched = Watched("actor", actor, [], self.needs, skips=CONVOLUTIONS)
         original = actor.action_log_prob
 
         def action_log_prob(observation: Tensor) -> tuple[Tensor, Tensor]:
-            pending = self.pending(rows_of(observation))
+            pending = self.pending(rows_of(observation), watched)
             if pending is None:
                 action, log = original(observation)
                 self.log_probability["next"] = log.detach().reshape(-1)
@@ -152,10 +178,10 @@ class AbstractEntropyAttachment(AbstractModelAttachment):
             self.open(watched, pending)
             try:
                 action, log = original(observation)
+                self.log_probability["current"] = log.detach().reshape(-1)
+                return watched.weighted(action), watched.weighted(log)
             finally:
                 watched.close()
-            self.log_probability["current"] = log.detach().reshape(-1)
-            return action, log
 
         def weigh(*arguments: object) -> None:
             del arguments
@@ -178,7 +204,7 @@ class SACAttachment(AbstractEntropyAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is ½δ².
         critic = self._model.critic
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=1.0, skips=CONVOLUTIONS)
+        watched = Watched("critic", critic, [critic], self.needs, error_factor=1.0, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
         self.watch_actor()
 
@@ -198,9 +224,13 @@ class TD3Attachment(AbstractModelAttachment):
     def watch_networks(self) -> None:
         # The loss per critic is δ².
         critic, actor = self._model.critic, self._model.actor
-        watched = Watched("critic", critic, critic.q_networks, self.needs, error_factor=0.5, skips=CONVOLUTIONS)
+        watched = Watched("critic", critic, [critic], self.needs, error_factor=0.5, skips=CONVOLUTIONS)
         self.watch(critic, watched, is_stored)
-        self.watch(actor, Watched("actor", actor, [actor.mu], self.needs, skips=CONVOLUTIONS))
+        self.watch(actor, Watched("actor", actor, [actor], self.needs, skips=CONVOLUTIONS), self._trains_actor)
+
+    def _trains_actor(self, arguments: Arguments) -> bool:
+        del arguments
+        return self._measured is not None or self._model._n_updates % self._model.policy_delay == 0
 
 
 class DQNAttachment(AbstractModelAttachment):
@@ -209,10 +239,22 @@ class DQNAttachment(AbstractModelAttachment):
     The library's gradient clip comes after the backward pass, so it acts on the weighted gradient.
     """
 
+    networks: ClassVar = ("critic",)
+
     def __init__(self, model: DQN, measure_every: int | None, clips_errors: bool):
         self._model = model
         self._clips_errors = clips_errors
         super().__init__(model, measure_every)
+
+    @override
+    def bind(self, selection: Selection) -> None:
+        smallest = getattr(selection.config, "smallest_error", 0.0)
+        if self._clips_errors and smallest >= 1 and Signal.TD_ERROR in selection.needs:
+            raise UserError(
+                f"smallest_error is {smallest:g}, and the errors that DQN gives are clipped to [−1, 1], so all slots "
+                "would have the same probability; use attach(model, clips_errors=False)"
+            )
+        super().bind(selection)
 
     @override
     def optimizers(self) -> list[torch.optim.Optimizer]:
@@ -223,8 +265,16 @@ class DQNAttachment(AbstractModelAttachment):
         network, target = self._model.q_net, self._model.q_net_target
         # The gradient of the Huber loss gives the clipped error.
         factor = 1.0 if self._clips_errors else 0.0
-        outputs = [network.q_net]
-        self.watch(network, Watched("critic", network, outputs, self.needs, factor, CONVOLUTIONS, False))
+        watched = Watched(
+            "critic",
+            network,
+            [network],
+            self.needs,
+            error_factor=factor,
+            skips=CONVOLUTIONS,
+            has_squared_loss=False,
+        )
+        self.watch(network, watched)
         self.watch_errors(network, target, self._add_errors)
 
     def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
@@ -250,6 +300,22 @@ def _errors(
 def _huber(errors: Float[Tensor, "B"]) -> Float[Tensor, "B"]:
     """½δ² for |δ| < 1, else |δ| − ½: the loss of each sample in DQN."""
     return smooth_l1_loss(errors, torch.zeros_like(errors), reduction="none")
+
+
+def _check_options(model: OffPolicyAlgorithm, buffer: SelectiveReplayBuffer) -> None:
+    """Reject options of the model that the buffer does not follow, and state-dependent exploration."""
+    if model.n_steps not in (1, buffer.n_steps):
+        raise UserError(
+            f"n_steps is {model.n_steps} in the model and {buffer.n_steps} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {model.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if buffer.n_steps > 1 and buffer.gamma != model.gamma:
+        raise UserError(
+            f"gamma is {model.gamma} in the model and {buffer.gamma} in its replay buffer; use "
+            f"replay_buffer_kwargs={{'n_steps': {buffer.n_steps}, 'gamma': {model.gamma}}}"
+        )
+    if getattr(model, "use_sde", False):
+        raise UserError("use_sde is on, and state-dependent exploration is not supported; use use_sde=False")
 
 
 def updates_of_run(model: OffPolicyAlgorithm) -> int:

@@ -6,7 +6,7 @@ ones, of each critic.
 
 from collections.abc import Callable
 from functools import partial
-from typing import cast
+from typing import ClassVar, cast
 
 import torch
 from jaxtyping import Float
@@ -36,6 +36,8 @@ Quantiles = tuple[Float[Tensor, "B critics N"], Float[Tensor, "B K"]]
 class QRDQNAttachment(AbstractModelAttachment):
     """QR-DQN with a weighted loss. Its one network is reported as the critic."""
 
+    networks: ClassVar = ("critic",)
+
     def __init__(self, model: QRDQN, measure_every: int | None):
         self._model = model
         super().__init__(model, measure_every)
@@ -47,7 +49,7 @@ class QRDQNAttachment(AbstractModelAttachment):
     @override
     def watch_networks(self) -> None:
         network, target = self._model.quantile_net, self._model.quantile_net_target
-        self.watch(network, Watched("critic", network, [network.quantile_net], self.needs, skips=CONVOLUTIONS))
+        self.watch(network, Watched("critic", network, [network], self.needs, skips=CONVOLUTIONS))
         self.watch_errors(network, target, self._add_errors)
 
     def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
@@ -60,14 +62,14 @@ class TQCAttachment(AbstractEntropyAttachment):
     """TQC with weighted losses."""
 
     def __init__(self, model: TQC, measure_every: int | None):
-        self._truncated = model
+        self._tqc = model
         self._temperature = torch.zeros(())
         super().__init__(cast(SAC, model), measure_every)  # the same actor and temperature
 
     @override
     def watch_networks(self) -> None:
         critic, target = self._model.critic, self._model.critic_target
-        self.watch(critic, Watched("critic", critic, critic.q_networks, self.needs, skips=CONVOLUTIONS), is_stored)
+        self.watch(critic, Watched("critic", critic, [critic], self.needs, skips=CONVOLUTIONS), is_stored)
         self.watch_actor()
         self.watch_errors(critic, target, self._add_errors, is_stored)
 
@@ -80,7 +82,7 @@ class TQCAttachment(AbstractEntropyAttachment):
         super().open(watched, pending)
 
     def _add_errors(self, pending: Pending, batch: ReplayBufferSamples, values: Tensor, following: Tensor) -> None:
-        dropped = self._truncated.top_quantiles_to_drop_per_net * following.shape[1]
+        dropped = self._tqc.top_quantiles_to_drop_per_net * following.shape[1]
         entropy = self._temperature * self.log_probability["next"].unsqueeze(1)
         compute = partial(_with_truncated_target, values, following, dropped, entropy, batch, self._model.gamma)
         # The loss is a mean over critics, and the critics' terms are added.

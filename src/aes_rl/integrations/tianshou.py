@@ -250,16 +250,17 @@ class Attachment(AbstractHookedAttachment):
         for name in ("critic", "critic2"):
             critic = getattr(algorithm, name, None)
             if critic is not None:
-                self.watch(critic, Watched("critic", critic, [critic.last], needs, error_factor=0.5), is_stored)
+                self.watch(critic, Watched("critic", critic, [critic], needs, error_factor=0.5), is_stored)
         actor = algorithm.policy.actor
-        self.watch(actor, Watched("actor", actor, _heads(actor), needs))
+        _check_actor(actor)
+        self.watch(actor, Watched("actor", actor, [actor], needs))
         if isinstance(algorithm, SAC) and isinstance(algorithm.alpha, AutoAlpha):
             self._weigh_temperature(algorithm.alpha)
         if self._logger is not None:
             self._log_to(self._logger)
 
     @override
-    def selection(self) -> Selection:
+    def selection_of_buffer(self) -> Selection:
         return self._buffer.selection
 
     @override
@@ -328,17 +329,12 @@ def attach(
     return Attachment(algorithm, buffer, logger, measure_every)
 
 
-def _heads(actor: nn.Module) -> list[nn.Module]:
-    """The output modules of an actor."""
-    last, mu, sigma = (getattr(actor, name, None) for name in ("last", "mu", "sigma"))
-    if isinstance(last, nn.Module):
-        return [last]
-    if isinstance(mu, nn.Module) and isinstance(sigma, nn.Module):
-        return [mu, sigma]
-    raise TypeError(
-        f"{type(actor).__name__} has a state-independent standard deviation, and its per-sample norm has no closed "
-        "form here; use conditioned_sigma=True"
-    )
+def _check_actor(actor: nn.Module) -> None:
+    if isinstance(getattr(actor, "sigma_param", None), nn.Parameter):
+        raise TypeError(
+            f"{type(actor).__name__} has a state-independent standard deviation, and its per-sample norm has no closed "
+            "form here; use conditioned_sigma=True"
+        )
 
 
 def _next_places(buffer: ReplayBuffer, begins: int, count: int) -> list[int]:

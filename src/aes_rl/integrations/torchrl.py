@@ -71,7 +71,7 @@ class Attachment(AbstractAttachment):
         sampler.listener = self._report_here
 
     @override
-    def selection(self) -> Selection:
+    def selection_of_buffer(self) -> Selection:
         return self._sampler.selection
 
     @override
@@ -96,6 +96,7 @@ class Attachment(AbstractAttachment):
     @override
     def detach(self) -> None:
         self.report()
+        self.release()
         self._sampler.listener = None
         for handle in self._handles:
             handle.remove()
