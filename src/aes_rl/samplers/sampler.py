@@ -203,6 +203,8 @@ class Sampler:
         """Continue from a saved state: the next draws are those that the saved sampler would have made."""
         own = self.state_dict()
         checks.same_layout("sampler", own, state)
+        for floor in state["distribution.floor"].flatten().tolist():
+            checks.fraction("the state's distribution.floor", floor)
         for name, value in own.items():
             if name.startswith("rules."):
                 value.copy_(state[name])
