@@ -14,6 +14,7 @@ from aes_rl.replay.ages import FeedbackAges
 from aes_rl.replay.candidates import Candidates, Surrogate, first
 from aes_rl.replay.network_draws import NetworkDraws
 from aes_rl.replay.storage import Storage
+from aes_rl.samplers import reports
 from aes_rl.samplers.registry import rule_for
 from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, draws_per_network
 from aes_rl.samplers.sampler import Sampler, resolve_all
@@ -71,6 +72,7 @@ class Replay:
             device=device,
             backend=backend,
             dtype=dtype,
+            member_names=self.network_draws.member_names if self.network_draws else None,
         )
         """Its members are those of the population and, behind them, the actors with draws of their own."""
         looks_ahead = any(candidates_per_draw(config) > 1 for config in configs)
@@ -166,6 +168,7 @@ class Replay:
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report the signals of the drawn slots to the sampler: the norms of each network on the batch it was given."""
         if self.network_draws is not None:
+            reports.check_values(signals, (self.network_draws.members, draw.slots_view.shape[1]))
             draw, signals = self.network_draws.reported(draw), self.network_draws.signals(signals)
         self.sampler.feedback(draw, signals)
         if self.ages is not None:
