@@ -128,6 +128,28 @@ def test_a_state_with_an_impossible_floor_is_rejected(floor) -> None:
     assert torch.equal(replay.sampler.probabilities(), before)
 
 
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("slots", [[[10], [0]], [[0], [-1]]])
+def test_slots_of_no_transition_are_not_read(slots, backend) -> None:
+    """They would be rows of another member."""
+    replay = make_replay([Uniform()] * 2, 10, backend)
+    for number in range(10):
+        replay.add(numbered(2, number))
+    with pytest.raises(UserError, match=r"slot (10|-1) is none of the 10 live slots; give slots from 0 to 9"):
+        replay.read(torch.tensor(slots))
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_empty_slots_cannot_be_renewed(backend) -> None:
+    replay = make_replay([Adaptive()], 10, backend)
+    for number in range(4):
+        replay.add(numbered(1, number))
+    with pytest.raises(UserError, match="slot 7 is none of the 4 live slots"):
+        replay.sampler.renew(replay.sampler.backend.view(torch.tensor([[7]])))
+    replay.sampler.renew(replay.sampler.backend.view(torch.tensor([[3]])))
+    assert replay.sampler.probabilities().sum().item() == pytest.approx(1)
+
+
 @dataclass(frozen=True)
 class Shrinking:
     """A sampler whose floor follows from the last one, and from nothing else that is saved."""

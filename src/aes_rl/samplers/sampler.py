@@ -89,12 +89,17 @@ class Sampler:
             raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; place needs two per transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
-        self.renew(slots)
+        self._renew(slots)
         return slots
 
     def renew(self, slots: Array) -> None:
         """Mark live slots [P, K] as overwritten by the caller. Report on all draws before calling this."""
         self._check_members("the slots are", slots)
+        if self.backend.device.type == "cpu":
+            checks.live_slots(as_tensor(slots), len(self))
+        self._renew(slots)
+
+    def _renew(self, slots: Array) -> None:
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
         masses = parts[0] if len(parts) == 1 else torch.cat([as_tensor(part) for part in parts])
         self.distribution.write(slice(0, self.members), slots, masses)
