@@ -41,7 +41,8 @@ class NetworkDraws:
         self._actor_rows = torch.tensor(self.actor_members, device=backend.device)
         self._owners = torch.tensor(owners, dtype=torch.int64, device=backend.device)
         for member in owners:
-            if rule_for(configs[member]).actor_config_type and Signal.GRADIENT_NORM in rule_for(configs[member]).needs:
+            rule = rule_for(configs[member])
+            if rule.actor_config_type is not None and Signal.GRADIENT_NORM in rule.needs:
                 raise UserError(
                     f"{configs[member]} needs gradient norms and its actor gets the critics' reports, which hold none "
                     "of the actor's; let the rule need TD errors, or give no actor_config_type"
