@@ -158,7 +158,7 @@ def test_a_bad_signal_never_reaches_the_masses(config, report, message) -> None:
             three = draw.slots[:, :3], draw.probabilities[:, :3]
             twin.feedback(Draw(*three, draw.size, draw.clock), signals(bad=False, count=3))
             assert torch.equal(replay.sampler.probabilities(), twin.sampler.probabilities())
-            with pytest.raises(ValueError, match=r"members \[0\] reported a negative or non-finite signal"):
+            with pytest.raises(ValueError, match=r"member 0 reported a negative or non-finite signal"):
                 replay.check()
         replay.feedback(draw, signals(bad=False))
         replay.check()

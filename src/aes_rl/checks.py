@@ -4,6 +4,7 @@ import math
 import numbers
 from collections.abc import Mapping, Sequence
 
+from jaxtyping import Int
 from torch import Tensor
 
 from aes_rl.errors import UserError
@@ -67,6 +68,13 @@ def layers(name: str, value: object) -> None:
 
 def _is_number(value: object) -> bool:
     return isinstance(value, numbers.Real) and not isinstance(value, bool)
+
+
+def live_slots(slots: Int[Tensor, "P K"], live: int) -> None:
+    """Raise unless every slot is one of the first `live` ones."""
+    for slot in (slots.min().item(), slots.max().item()) if slots.numel() else ():
+        if not 0 <= slot < live:
+            raise UserError(f"slot {slot} is none of the {live} live slots; give slots from 0 to {live - 1}")
 
 
 def same_layout(owner: str, own: Mapping[str, Tensor], state: Mapping[str, Tensor]) -> None:

@@ -6,9 +6,11 @@ import torch
 
 from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.agents import DDPG, SAC, make_agent
+from aes_rl.errors import UserError
 from aes_rl.lab.empirical import compare
 from aes_rl.lab.measure import expected_norms, measure
 from aes_rl.lab.variance import captured_fraction
+from aes_rl.samplers.laber import LaBER
 
 OBSERVATION, ACTION, SLOTS, BATCH = 3, 2, 40, 4
 AGENTS = {"sac": SAC(hidden=(8, 8), batch_size=BATCH), "ddpg": DDPG(hidden=(8, 8), batch_size=BATCH)}
@@ -130,6 +132,16 @@ def test_subsamples_cover_the_exact_value() -> None:
     batches = [r.effective_batch_size for r in readings]
     assert np.median(batches) == pytest.approx(exactly.effective_batch_size, rel=0.1)
     assert np.median([r.captured_fraction for r in readings]) == pytest.approx(exactly.captured_fraction, abs=0.1)
+
+
+def test_a_sampler_that_chooses_among_candidates_is_rejected() -> None:
+    """Its first stage is uniform, and a reading of it would be that of uniform draws."""
+    learner, _ = setting("sac", "uniform", updates=1)
+    replay = Replay([LaBER()], capacity=3, observation_size=OBSERVATION, action_size=ACTION, seeds=[0])
+    one = torch.ones(1)
+    replay.add(Transition(one.expand(1, OBSERVATION), one.expand(1, ACTION), one, one.expand(1, OBSERVATION), one))
+    with pytest.raises(UserError, match=r"LaBER.* has no fixed probability per slot to measure"):
+        measure(learner, replay, BATCH)
 
 
 def test_measuring_disturbs_nothing() -> None:

@@ -37,6 +37,24 @@ def test_ages_count_updates_since_the_last_report(backend) -> None:
     assert torch.equal(replay.ages.last_report, saved["last_report"])
 
 
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_late_reports_leave_the_ages_of_overwritten_slots(backend) -> None:
+    replay = Replay(
+        [Adaptive(overwrite="fifo")], capacity=3, observation_size=1, action_size=1, seeds=[0],
+        remembers_feedback=True, backend=backend,
+    )  # fmt: skip
+    one = torch.ones(1)
+    transition = Transition(one[:, None], one[:, None], one, one[:, None], one)
+    for _ in range(3):
+        replay.add(transition)
+    sample = replay.sample(32)
+    assert set(sample.draw.slots.flatten().tolist()) == {0, 1, 2}
+    for _ in range(2):
+        replay.add(transition)
+    replay.feedback(sample.draw, Signals(None, {"critic": torch.ones(1, 32)}))
+    assert replay.ages.ages(torch.arange(3), replay.draws).tolist() == [[math.inf, math.inf, 0]]
+
+
 def test_nothing_is_kept_unless_asked_for() -> None:
     replay = Replay([Adaptive()], capacity=5, observation_size=1, action_size=1, seeds=[0])
     assert replay.ages is None

@@ -7,7 +7,7 @@ from aes_rl.backends.numba.tree import zeros
 
 
 @pytest.mark.parametrize("slots", [1, 100, 600_000])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.int32, torch.uint8])
 def test_zeros_start_on_a_cache_line_and_can_be_written(slots: int, dtype: torch.dtype) -> None:
     memory = zeros((2, slots), dtype)
     assert memory.data_ptr() % 64 == 0

@@ -1,5 +1,8 @@
 """Separate draws for critics and actor against what they stand for: two samplers, each with its own networks' norms."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import pytest
 import torch
 
@@ -7,8 +10,11 @@ from aes_rl import Adaptive, LastValue, Naive, Predictive, Prioritized, Replay, 
 from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.errors import UserError
 from aes_rl.replay.network_draws import NetworkDraws
+from aes_rl.samplers import RULES
 from aes_rl.samplers.sampler import Sampler
+from aes_rl.samplers.uniform import UniformRule
 from aes_rl.streams import Stream
+from aes_rl.types import Signal
 
 SEPARATE = {
     "predictive": Predictive(networks="separate", refresh_every=4),
@@ -159,6 +165,116 @@ def gradients(agent):
     if hasattr(agent, "log_temperature"):
         found["temperature"] = agent.log_temperature.grad.flatten().clone()
     return found
+
+
+def sample_of_ten(configs, backend="numba"):
+    """A full replay of ten slots, and a batch of four drawn from it."""
+    replay = make_replay(configs, backend=backend, capacity=10)
+    for number in range(10):
+        replay.add(transition(len(configs), number))
+    return replay, replay.sample(4)
+
+
+def test_norms_of_critics_under_other_names_are_rejected() -> None:
+    """They would count as the actor's, at the actor's slots."""
+    replay, sample = sample_of_ten([SEPARATE["adaptive"]])
+    before = replay.sampler.probabilities()
+    norms = {"critic_1": torch.ones(1, 4), "critic_2": torch.ones(1, 4), "actor": torch.ones(1, 4)}
+    with pytest.raises(UserError, match=r"norms of 'critic_1', 'critic_2', 'actor' were reported .* as 'critic'"):
+        replay.feedback(sample.draw, Signals(None, norms))
+    assert torch.equal(replay.sampler.probabilities(), before)
+
+
+@pytest.mark.parametrize(
+    ("signals", "message"),
+    [
+        (
+            Signals(None, {"critic": torch.ones(3, 4), "actor": torch.ones(2, 4)}),
+            r"gradient_norm\['critic'\] has shape \(3, 4\); the shape of its draw is \(2, 4\)",
+        ),
+        (
+            Signals(torch.ones(2, 3), {"critic": torch.ones(2, 4), "actor": torch.ones(2, 4)}),
+            r"td_error has shape \(2, 3\); the shape of its draw is \(2, 4\)",
+        ),
+        (
+            Signals(None, {"critic": torch.ones(2, 4), "actor": torch.ones(2, 4, dtype=torch.int64)}),
+            r"gradient_norm\['actor'\] has dtype torch.int64",
+        ),
+        (
+            Signals(None, {"critic": torch.ones(2, 4), "actor": torch.ones(2, 4, requires_grad=True)}),
+            r"gradient_norm\['actor'\] requires grad",
+        ),
+    ],
+)
+def test_errors_name_the_shapes_that_were_reported(signals, message) -> None:
+    replay, sample = sample_of_ten([Uniform(), SEPARATE["predictive"]])
+    with pytest.raises(UserError, match=message):
+        replay.feedback(sample.draw, signals)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_errors_name_the_actors_draw(backend) -> None:
+    replay, sample = sample_of_ten([Uniform(), SEPARATE["predictive"]], backend)
+    norms = torch.ones(2, 4)
+    norms[1, 2] = -1.0
+
+    def feed_back_and_check():
+        replay.feedback(sample.draw, Signals(None, {"critic": torch.ones(2, 4), "actor": norms}))
+        replay.check()
+
+    with pytest.raises(UserError, match="the actor's draw of member 1"):
+        feed_back_and_check()
+
+
+@dataclass(frozen=True)
+class Following:
+    """A sampler whose actor gets the critics' reports."""
+
+
+@dataclass(frozen=True)
+class FollowingOfActor(Following):
+    """The same for the actor."""
+
+
+class FollowingRule(UniformRule):
+    config_type: ClassVar = Following
+    actor_config_type: ClassVar = FollowingOfActor
+    needs = Signal.GRADIENT_NORM
+
+    def __init__(self, config, setting):
+        del config
+        self.setting, self.floor, self.overwrite = setting, 1.0, "fifo"
+
+
+def test_an_actor_that_follows_the_critics_cannot_need_norms(monkeypatch) -> None:
+    """The critics' slots have no norms of the actor."""
+    monkeypatch.setitem(RULES, "following", FollowingRule)
+    with pytest.raises(UserError, match=r"Following\(\) needs gradient norms and its actor gets the critics' reports"):
+        make_replay([Following()])
+
+
+@dataclass(frozen=True)
+class Options:
+    """A sampler whose options have the names of others' options and other meanings."""
+
+    candidates: int = 5
+    networks: str = "separate"
+    of_actor: int = 3
+
+
+class OptionsRule(UniformRule):
+    config_type: ClassVar = Options
+
+    def __init__(self, config, setting):
+        del config
+        self.setting, self.floor, self.overwrite = setting, 1.0, "fifo"
+
+
+def test_options_count_by_declaration_and_not_by_name(monkeypatch) -> None:
+    monkeypatch.setitem(RULES, "options", OptionsRule)
+    _, sample = sample_of_ten([Options()])
+    assert sample.draw.slots.shape == (1, 4)
+    assert sample.actor is None
 
 
 def test_random_overwriting_is_rejected() -> None:

@@ -1,13 +1,18 @@
 """The buffer as a whole: what is stored comes back, and a saved buffer goes on as if nothing had happened."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from aes_rl import Adaptive, Prioritized, Replay, Signals, Transition, Uniform
+from aes_rl import Adaptive, Predictive, Prioritized, Replay, Signals, Transition, Uniform
 from aes_rl.errors import UserError
+from aes_rl.samplers import RULES
+from aes_rl.samplers.uniform import UniformRule
 
 TWO = (Adaptive(), Prioritized())
 
@@ -91,6 +96,87 @@ def test_a_state_moves_between_engines() -> None:
         replay.add(numbered(2, number))
     other.load_state_dict(replay.state_dict())
     assert torch.equal(replay.sample(40).draw.slots, other.sample(40).draw.slots)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_an_earlier_state_replaces_a_fuller_buffer(backend) -> None:
+    """The masses of slots that are empty again count nowhere."""
+    replay, fresh = (make_replay([Adaptive(overwrite="fifo")], 40, backend) for _ in range(2))
+    for number in range(12):
+        replay.add(numbered(1, number))
+    early = {name: value.clone() for name, value in replay.state_dict().items()}
+    for number in range(12, 37):
+        replay.add(numbered(1, number))
+    replay.load_state_dict(early)
+    fresh.load_state_dict(early)
+    assert torch.equal(replay.sampler.distribution.tree.totals, fresh.sampler.distribution.tree.totals)
+    found, expected = replay.sample(50), fresh.sample(50)
+    assert torch.equal(found.draw.slots, expected.draw.slots)
+    assert torch.equal(found.weights, expected.weights)
+
+
+@pytest.mark.parametrize("floor", [1.7, -0.1, float("nan"), float("inf")])
+def test_a_state_with_an_impossible_floor_is_rejected(floor) -> None:
+    replay = make_replay([Predictive()])
+    for number in range(5):
+        replay.add(numbered(1, number))
+    state = {name: value.clone() for name, value in replay.state_dict().items()}
+    state["sampler.distribution.floor"].fill_(floor)
+    before = replay.sampler.probabilities()
+    with pytest.raises(UserError, match=rf"floor is {floor}; it must lie in \[0, 1\]"):
+        replay.load_state_dict(state)
+    assert torch.equal(replay.sampler.probabilities(), before)
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+@pytest.mark.parametrize("slots", [[[10], [0]], [[0], [-1]]])
+def test_slots_of_no_transition_are_not_read(slots, backend) -> None:
+    """They would be rows of another member."""
+    replay = make_replay([Uniform()] * 2, 10, backend)
+    for number in range(10):
+        replay.add(numbered(2, number))
+    with pytest.raises(UserError, match=r"slot (10|-1) is none of the 10 live slots; give slots from 0 to 9"):
+        replay.read(torch.tensor(slots))
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_empty_slots_cannot_be_renewed(backend) -> None:
+    replay = make_replay([Adaptive()], 10, backend)
+    for number in range(4):
+        replay.add(numbered(1, number))
+    with pytest.raises(UserError, match="slot 7 is none of the 4 live slots"):
+        replay.sampler.renew(replay.sampler.backend.view(torch.tensor([[7]])))
+    replay.sampler.renew(replay.sampler.backend.view(torch.tensor([[3]])))
+    assert replay.sampler.probabilities().sum().item() == pytest.approx(1)
+
+
+@dataclass(frozen=True)
+class Shrinking:
+    """A sampler whose floor follows from the last one, and from nothing else that is saved."""
+
+
+class ShrinkingRule(UniformRule):
+    config_type: ClassVar = Shrinking
+
+    def __init__(self, config, setting):
+        del config
+        self.setting, self.floor, self.overwrite = setting, 0.8, "fifo"
+
+    def advance(self, update_step):
+        del update_step
+        self.floor *= 0.9
+
+
+def test_a_floor_that_follows_from_the_last_one_continues(monkeypatch) -> None:
+    monkeypatch.setitem(RULES, "shrinking", ShrinkingRule)
+    one, other = (make_replay([Shrinking()]) for _ in range(2))
+    for step in range(1, 6):
+        one.add(numbered(1, step))
+        one.advance(step)
+    other.load_state_dict({name: value.clone() for name, value in one.state_dict().items()})
+    for replay in (one, other):
+        replay.advance(6)
+    assert other.sampler.distribution.floor.item() == one.sampler.distribution.floor.item() < 0.5
 
 
 def test_batch_fields_are_views() -> None:

@@ -4,7 +4,9 @@ import pytest
 import torch
 
 from aes_rl import Predictive, Prioritized, Replay, Signals, Transition
+from aes_rl.errors import UserError
 from aes_rl.samplers.la3p import LA3P
+from aes_rl.samplers.registry import resolve
 
 SLOTS, BATCH = 10, 4
 CONFIG = LA3P(priority_exponent=0.7, smallest_error=0.5, floor=0.3)
@@ -59,3 +61,8 @@ def test_a_saved_state_continues(backend) -> None:
     list(steps(replay, 0, 25))
     restored.load_state_dict({name: value.clone() for name, value in replay.state_dict().items()})
     assert list(steps(replay, 25, 20)) == list(steps(restored, 25, 20))
+
+
+def test_which_draw_a_distribution_is_for_is_no_option() -> None:
+    with pytest.raises(UserError, match="there is no option 'draws_for'"):
+        resolve("la3p:draws_for=actor")

@@ -100,6 +100,41 @@ def test_without_usable_numbers_all_candidates_are_alike(value) -> None:
     assert torch.allclose(sample.weights, torch.ones(1, BATCH))
 
 
+@pytest.mark.parametrize(
+    ("surrogate", "message"),
+    [
+        (lambda batch: batch.reward.numpy(), r"is a ndarray; return a tensor of shape \(1, 20\)"),
+        (lambda batch: batch.reward[:, :3], r"has shape \(1, 3\); return one number per candidate, \(1, 20\)"),
+        (lambda batch: batch.reward.unsqueeze(-1), r"has shape \(1, 20, 1\)"),
+        (lambda batch: batch.reward.long(), r"has dtype torch.int64; return it as float32 or float64"),
+        (lambda batch: batch.reward * torch.ones(1, requires_grad=True), "requires grad; detach it"),
+    ],
+)
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_unusable_surrogates_are_rejected(surrogate, message, backend) -> None:
+    replay = make_replay([LaBER()], backend=backend)
+    with pytest.raises(UserError, match=f"the surrogate {message}"):
+        replay.sample(BATCH, surrogate)
+
+
+def test_negative_surrogates_are_rejected() -> None:
+    """Signed TD errors would bias the choice: half of the candidates would have no chance."""
+    replay = make_replay([Uniform(), LaBER()])
+    with pytest.raises(UserError, match=r"the surrogate of member 0 is -\d\.0 at position \d+; it must be at least 0"):
+        replay.sample(BATCH, lambda batch: batch.reward - 8)
+
+
+def test_negative_surrogates_are_noticed_later_where_reading_them_stalls() -> None:
+    replay = make_replay([Uniform(), LaBER()], backend="torch")
+    replay.sample(BATCH, sizes_of)
+    replay.check()
+    replay.sample(BATCH, lambda batch: batch.reward - torch.tensor([[0.0], [8.0]]))
+    replay.sample(BATCH, sizes_of)
+    with pytest.raises(UserError, match=r"the surrogate of members \[1\] had negative values"):
+        replay.check()
+    replay.check()
+
+
 def test_it_needs_the_learner() -> None:
     with pytest.raises(UserError, match=r"chooses among candidates by their TD errors; give sample\(batch_size, surr"):
         make_replay([LaBER()]).sample(BATCH)

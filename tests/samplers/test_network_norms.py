@@ -3,7 +3,8 @@
 import pytest
 import torch
 
-from aes_rl import Predictive, Signals
+from aes_rl import Adaptive, Predictive, Signals
+from aes_rl.errors import UserError
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.types import as_tensor
 
@@ -57,3 +58,27 @@ def test_every_network_is_divided_by_its_weighted_mean(backend) -> None:
                 assert found[0, position].item() == pytest.approx(value, rel=1e-6)
     assert not all(report.is_current.all() for report, _ in seen), "nothing was overwritten"
     assert torch.allclose(rule.state_dict()["network_sums"][0, :3], torch.tensor(sums, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    ("networks", "message"),
+    [
+        ((1,), "must be a text"),
+        (("",), "must be a text"),
+        (("actor", "actor"), "give each name once"),
+        (("a", 1), "text"),
+    ],
+)
+def test_unusable_names_of_networks(networks, message) -> None:
+    with pytest.raises(UserError, match=message):
+        Predictive(networks=networks)
+
+
+def test_norms_under_an_empty_name_are_norms() -> None:
+    """They are not taken for TD errors, which may be negative."""
+    sampler = Sampler([Adaptive()], capacity=4)
+    sampler.place(sampler.backend.view(torch.rand(1, 6, dtype=torch.float64)))
+    draw = sampler.draw(sampler.backend.view(torch.rand(1, 4, dtype=torch.float64)))
+    with pytest.raises(UserError, match=r"gradient_norm\[''\] of member 0 is -1.0 at position 0"):
+        sampler.feedback(draw, Signals(torch.ones(1, 4), {"": -torch.ones(1, 4)}))
+    sampler.feedback(draw, Signals(None, {"": torch.ones(1, 4)}))

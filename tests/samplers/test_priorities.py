@@ -46,3 +46,14 @@ def test_probabilities_and_weights_follow_the_last_errors(backend) -> None:
             expected = torch.tensor([masses[member][slot] for slot in range(len(sampler))], dtype=torch.float64)
             assert torch.allclose(sampler.probabilities()[member], expected / expected.sum(), rtol=1e-6)
     assert late, "nothing was overwritten"
+
+
+@pytest.mark.parametrize("backend", ["numba", "torch"])
+def test_huge_errors_leave_a_finite_total(backend) -> None:
+    sampler = Sampler([Prioritized(1.0, weight_exponent_end=None)], capacity=4, backend=backend)
+    sampler.place(sampler.backend.view(torch.rand(1, 6, dtype=torch.float64)))
+    draw = sampler.draw(sampler.backend.view(torch.tensor([[0.1, 0.4, 0.9]], dtype=torch.float64)))
+    assert draw.slots.tolist() == [[0, 1, 2]]
+    sampler.feedback(draw, Signals(torch.full((1, 3), 1.7e308, dtype=torch.float64)))
+    sampler.check()
+    assert sampler.probabilities().tolist() == [pytest.approx([1 / 3] * 3)]

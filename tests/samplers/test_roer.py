@@ -64,6 +64,11 @@ def test_huge_errors_stay_finite() -> None:
     assert float(sampler.distribution.tree.masses.max()) < 1e6
 
 
+def test_a_ratio_that_is_no_number_is_rejected() -> None:
+    with pytest.raises(UserError, match="largest_ratio is '50'; it must be a finite number"):
+        ROER(largest_ratio="50")
+
+
 def test_a_ratio_of_one_is_rejected() -> None:
     with pytest.raises(UserError, match="largest_ratio is 1; it must be finite and above 1"):
         ROER(largest_ratio=1)

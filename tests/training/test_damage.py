@@ -91,6 +91,7 @@ def test_no_flipped_bit_is_accepted(run, name) -> None:
     ("facts", "tensors", "message"),
     [
         ({"version": 99}, {}, "format version is 99"),
+        ({"version": 3}, {}, "format version is 3; this program reads version 4"),
         ({"env_step": 61}, {}, "environment step 61; the run has 60"),
         ({"env_step": -1}, {}, "step -1"),
         ({"env_step": 49}, {}, "clock is 50 at 49|shape"),

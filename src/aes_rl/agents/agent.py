@@ -73,7 +73,8 @@ class AbstractAgent(ABC):
         """The absolute TD errors that `differentiate` would report, without gradients: for samplers such as LaBER."""
         del batch, noise
         raise UserError(
-            f"{type(self).__name__} gives no TD errors of candidates (td_errors); use another sampler than 'laber'"
+            f"{type(self).__name__} gives no TD errors of candidates; write its td_errors, or use samplers that do not "
+            "choose among candidates"
         )
 
     @abstractmethod

@@ -20,6 +20,7 @@ from aes_rl.agents import AbstractAgent
 from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction, cost, fraction_of_costs, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
+from aes_rl.samplers.rule import candidates_per_draw
 from aes_rl.types import CRITIC, Signals
 
 Metric = Literal["euclidean", "adam"]
@@ -89,6 +90,9 @@ def measure(
     live = len(replay)
     if live == 0:
         raise UserError("the replay is empty; there is no gradient to measure")
+    for config in replay.sampler.configs:
+        if candidates_per_draw(config) > 1:
+            raise UserError(f"{config} has no fixed probability per slot to measure; measure another sampler")
     generator = np.random.default_rng(seed)
     is_exact = slots is None or slots >= live
     chosen = np.arange(live) if is_exact else np.sort(generator.choice(live, slots, replace=False))

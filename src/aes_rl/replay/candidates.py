@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from aes_rl.backends import AbstractBackend, fused
+from aes_rl.errors import UserError
 from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw
 from aes_rl.types import Array, Batch, Draw, as_tensor
 
@@ -20,12 +21,39 @@ Surrogate = Callable[[Batch], Float[Tensor, "P C"]]
 class Candidates:
     """Which candidates of each of the sampler's members become its batch."""
 
-    def __init__(self, configs: Sequence[SamplerConfig], backend: AbstractBackend[Array]):
+    def __init__(self, configs: Sequence[SamplerConfig], members: int, backend: AbstractBackend[Array]):
+        """`configs` are those of the sampler's members, the first of which are the P `members` of the population."""
         counts = [candidates_per_draw(config) for config in configs]
-        self.most = max(counts)
+        self.most_per_draw = max(counts)
         """Candidates per draw of the member with the most."""
+        self.fault = torch.zeros(members, dtype=torch.bool, device=backend.device)
+        """Members whose surrogate had a negative value, on backends that cannot raise immediately."""
         self._backend = backend
         self._counts = torch.tensor(counts, device=backend.device).unsqueeze(-1)
+
+    def check(self, surrogate: Float[Tensor, "P C"], shape: tuple[int, int]) -> None:
+        """Raise unless the surrogate is a tensor of this shape without gradient and without negative values.
+
+        On a GPU, reading the values would stall the device: negative ones count as 0 and set `fault`.
+        """
+        if not isinstance(surrogate, Tensor):
+            raise UserError(f"the surrogate is a {type(surrogate).__name__}; return a tensor of shape {shape}")
+        if surrogate.shape != shape:
+            raise UserError(
+                f"the surrogate has shape {tuple(surrogate.shape)}; return one number per candidate, {shape}"
+            )
+        if surrogate.dtype not in (torch.float32, torch.float64):
+            raise UserError(f"the surrogate has dtype {surrogate.dtype}; return it as float32 or float64")
+        if surrogate.requires_grad:
+            raise UserError("the surrogate requires grad; detach it before returning it")
+        if self._backend.name != "numba":
+            self.fault |= (surrogate < 0).any(dim=1)
+        elif (surrogate.numpy() < 0).any():
+            member, position = (surrogate < 0).nonzero()[0].tolist()
+            raise UserError(
+                f"the surrogate of member {member} is {surrogate[member, position].item()} at position {position}; it "
+                "must be at least 0, such as an absolute TD error"
+            )
 
     def chosen(self, candidates: Draw, surrogate: Float[Tensor, "P C"], uniforms: Array, batch_size: int) -> Draw:
         """The draws kept out of the candidates, with replacement, in proportion to the surrogate.
@@ -40,7 +68,7 @@ class Candidates:
         return Draw(view(slots), view(probabilities), candidates.size, candidates.clock)
 
 
-def first(draw: Draw, batch_size: int, backend: AbstractBackend[Array]) -> Draw:
+def first_candidates(draw: Draw, batch_size: int, backend: AbstractBackend[Array]) -> Draw:
     """The first draws of every member."""
     slots, probabilities = (part[:, :batch_size].contiguous() for part in (draw.slots, draw.probabilities))
     return Draw(backend.view(slots), backend.view(probabilities), draw.size, draw.clock)

@@ -11,9 +11,11 @@ from jaxtyping import Float
 from torch import Tensor
 
 from aes_rl.backends import AbstractBackend
+from aes_rl.errors import UserError
+from aes_rl.samplers.registry import rule_for
 from aes_rl.samplers.rule import SamplerConfig, config_of_actor, draws_per_network
 from aes_rl.streams import Streams
-from aes_rl.types import CRITIC, Array, Draw, Signals
+from aes_rl.types import CRITIC, Array, Draw, Signal, Signals
 
 _ACTOR_KEY = 0x5DEECE66D
 """Makes another seed of a member's: the actor's draws are independent of the critics'."""
@@ -29,12 +31,22 @@ class NetworkDraws:
         self.streams = Streams([*seeds, *(seeds[member] ^ _ACTOR_KEY for member in owners)], backend)
         """The random numbers of each of the sampler's members."""
         self.members = len(configs)
+        self.member_names = [f"member {number}" for number in range(self.members)]
+        self.member_names += [f"the actor's draw of member {owner}" for owner in owners]
+        """What error messages call each of the sampler's members."""
         separate = {member: self.members + number for number, member in enumerate(owners)}
         self.actor_members = [separate.get(member, member) for member in range(self.members)]
         """For each member, the one of the sampler that draws for its actor: itself, if it has one draw for all."""
         self._backend = backend
         self._actor_rows = torch.tensor(self.actor_members, device=backend.device)
         self._owners = torch.tensor(owners, dtype=torch.int64, device=backend.device)
+        for member in owners:
+            rule = rule_for(configs[member])
+            if rule.actor_config_type is not None and Signal.GRADIENT_NORM in rule.needs:
+                raise UserError(
+                    f"{configs[member]} needs gradient norms and its actor gets the critics' reports, which hold none "
+                    "of the actor's; let the rule need TD errors, or give no actor_config_type"
+                )
         # An actor whose rule differs from the critics' follows them: it gets their reports.
         follows = [config_of_actor(configs[member]) is not configs[member] for member in owners]
         rows = [owner if is_so else separate[owner] for owner, is_so in zip(owners, follows, strict=True)]
@@ -65,6 +77,11 @@ class NetworkDraws:
 
         TD errors go to the critics' draw, and to the actors that follow it. What a draw was not made for is zero.
         """
+        if signals.gradient_norm and CRITIC not in signals.gradient_norm:
+            raise UserError(
+                f"gradient norms of {', '.join(map(repr, signals.gradient_norm))} were reported and a member has a "
+                f"draw for its critics; report the sum of the critics' norms as {CRITIC!r}"
+            )
         norms = {name: self._norms_by_draw(name, norm) for name, norm in signals.gradient_norm.items()}
         error = signals.td_error
         if error is not None:

@@ -11,9 +11,10 @@ from aes_rl import backends, checks
 from aes_rl.backends import fused
 from aes_rl.errors import UserError
 from aes_rl.replay.ages import FeedbackAges
-from aes_rl.replay.candidates import Candidates, Surrogate, first
+from aes_rl.replay.candidates import Candidates, Surrogate, first_candidates
 from aes_rl.replay.network_draws import NetworkDraws
 from aes_rl.replay.storage import Storage
+from aes_rl.samplers import reports
 from aes_rl.samplers.registry import rule_for
 from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, draws_per_network
 from aes_rl.samplers.sampler import Sampler, resolve_all
@@ -71,10 +72,11 @@ class Replay:
             device=device,
             backend=backend,
             dtype=dtype,
+            member_names=self.network_draws.member_names if self.network_draws else None,
         )
         """Its members are those of the population and, behind them, the actors with draws of their own."""
         looks_ahead = any(candidates_per_draw(config) > 1 for config in configs)
-        self._candidates = Candidates(self.sampler.configs, self._backend) if looks_ahead else None
+        self._candidates = Candidates(self.sampler.configs, len(configs), self._backend) if looks_ahead else None
         wanting = [member for member, config in enumerate(configs) if Signal.GRADIENT_NORM in rule_for(config).needs]
         self.norm_members = slice(wanting[0], wanting[-1] + 1) if wanting else None
         """The smallest slice that contains all members that need gradient norms; None if there are none."""
@@ -153,23 +155,29 @@ class Replay:
                 "the sampler chooses among candidates by their TD errors; give sample(batch_size, surrogate), a "
                 "function of the candidates' batch"
             )
-        count = candidates.most * batch_size
+        count = candidates.most_per_draw * batch_size
         drawn = self.sampler.draw(self._draw_streams.uniform(Stream.DRAW, self.draws, count))
-        numbers = surrogate(self.storage.read(drawn.slots_view[: len(self.streams.seeds)]))
+        members = len(self.streams.seeds)
+        numbers = surrogate(self.storage.read(drawn.slots_view[:members]))
+        candidates.check(numbers, (members, count))
         uniforms = self._draw_streams.uniform(Stream.CHOICE, self.draws, batch_size)
-        return candidates.chosen(drawn, numbers, uniforms, batch_size), first(drawn, batch_size, self._backend)
+        chosen = candidates.chosen(drawn, numbers, uniforms, batch_size)
+        return chosen, first_candidates(drawn, batch_size, self._backend)
 
     def read(self, slots: Int[Tensor, "P B"]) -> Batch:
-        """The transitions in the given slots."""
+        """The transitions in the given slots, which are checked on the CPU."""
+        if self._backend.device.type == "cpu":
+            checks.live_slots(slots, len(self))
         return self.storage.read(self._backend.view(slots.to(self.storage.rows.device)))
 
     def feedback(self, draw: Draw, signals: Signals) -> None:
         """Report the signals of the drawn slots to the sampler: the norms of each network on the batch it was given."""
         if self.network_draws is not None:
+            reports.check_values(signals, (self.network_draws.members, draw.slots_view.shape[1]))
             draw, signals = self.network_draws.reported(draw), self.network_draws.signals(signals)
         self.sampler.feedback(draw, signals)
         if self.ages is not None:
-            self.ages.note(draw.slots, self.draws)
+            self.ages.note(draw, self.sampler.distribution, self.draws)
 
     def advance(self, update_step: int) -> None:
         """End update `update_step` (from 1): forgetting and schedules."""
@@ -185,6 +193,13 @@ class Replay:
             raise UserError(
                 f"{self.storage.first_fault(member)} of member {member} was not finite at insertion "
                 f"{int(self._fault[member])}; the buffer now contains it: continue from an earlier checkpoint"
+            )
+        if self._candidates is not None and bool(self._candidates.fault.any()):
+            faulty = self._candidates.fault.nonzero().flatten().tolist()
+            self._candidates.fault.zero_()
+            raise UserError(
+                f"the surrogate of members {faulty} had negative values, which counted as 0; it must be at least 0, "
+                "such as an absolute TD error"
             )
         self.sampler.check()
 
@@ -216,6 +231,8 @@ class Replay:
         else:
             self.draws.copy_(state["draws"])
         self._fault.zero_()
+        if self._candidates is not None:
+            self._candidates.fault.zero_()
 
 
 @fused

@@ -12,8 +12,8 @@ from typing_extensions import override
 from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
-from aes_rl.samplers.rule import AbstractRule, Setting, require_total_updates, schedule
+from aes_rl.samplers.network_norms import NetworkNorms, check_networks
+from aes_rl.samplers.rule import AbstractRule, Networks, Setting, require_total_updates, schedule
 from aes_rl.types import Array, Report, Signal
 
 
@@ -65,6 +65,7 @@ class AdaptiveRule(AbstractRule):
     config_type: ClassVar = Adaptive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    networks_option = "networks"
     updates_options = ("forget_every",)
 
     def __init__(self, config: Adaptive, setting: Setting):
@@ -75,6 +76,7 @@ class AdaptiveRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
+        self.is_sequential = self.norms.are_sequential
         self.forget_every = config.forget_every or default_forget_every(setting.capacity)
         self.has_own_nu = config.nu == "auto"
         self.accumulator = Accumulator(setting, 1.0 if config.nu == "auto" else config.nu)

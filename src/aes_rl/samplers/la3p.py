@@ -1,7 +1,7 @@
 """Loss-adjusted approximate actor prioritized replay (LA3P, Saglam et al., 2023): small TD errors for the actor."""
 
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import dataclass
+from typing import ClassVar
 
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -12,14 +12,11 @@ from aes_rl.samplers.priorities import Priorities
 from aes_rl.samplers.rule import AbstractRule, Setting
 from aes_rl.types import Report, Signal, as_tensor
 
-LOSSES = ("critic", "actor")
-
 
 @dataclass(frozen=True)
 class LA3P:
     """Loss-adjusted approximate actor prioritized replay (LA3P): a draw for the critics and one for the actor."""
 
-    networks: ClassVar[str] = "separate"
     priority_exponent: float = 0.4
     """Exponent of the absolute TD error: 0 is uniform, 1 is proportional."""
     smallest_error: float = 1.0
@@ -28,25 +25,23 @@ class LA3P:
     """κ: probability reserved for uniform draws, the paper's uniform fraction."""
     unbiased: bool = False
     """Whether importance weights correct for the selection. By default all weights are 1, as in the paper."""
-    draws_for: Literal["critic", "actor"] = "critic"
-    """Which loss a distribution draws for; set by the replay for its second distribution."""
 
     def __post_init__(self) -> None:
         checks.fraction("priority_exponent", self.priority_exponent)
         checks.positive("smallest_error", self.smallest_error)
         checks.fraction("floor", self.floor)
-        checks.choice("draws_for", self.draws_for, LOSSES)
 
-    @property
-    def of_actor(self) -> "LA3P":
-        """The configuration of the actor's distribution, which gets the critics' reports."""
-        return replace(self, draws_for="actor")
+
+@dataclass(frozen=True)
+class LA3POfActor(LA3P):
+    """The configuration of the actor's draw, which the replay adds."""
 
 
 class LA3PRule(AbstractRule):
     """For the critics m(i) = max(|δ_i|, smallest)^exponent, and 1/m(i) for the actor. New slots: largest m so far."""
 
     config_type: ClassVar = LA3P
+    actor_config_type: ClassVar = LA3POfActor
     needs = Signal.TD_ERROR
 
     def __init__(self, config: LA3P, setting: Setting):
@@ -70,4 +65,4 @@ class LA3PRule(AbstractRule):
         return {"largest_priority": self.priorities.largest}
 
     def _masses(self, priorities: Float[Tensor, "p X"]) -> Float[Tensor, "p X"]:
-        return priorities.reciprocal() if self.config.draws_for == "actor" else priorities
+        return priorities.reciprocal() if isinstance(self.config, LA3POfActor) else priorities

@@ -26,3 +26,4 @@ class LaBERRule(UniformRule):
     """Uniform masses: the choice among the candidates is made by `Replay.sample`, since it needs the learner."""
 
     config_type: ClassVar = LaBER
+    candidates_option = "candidates"

@@ -11,8 +11,8 @@ from typing_extensions import override
 from aes_rl import checks, weighting
 from aes_rl.backends import fused
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
-from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
-from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.network_norms import NetworkNorms, check_networks
+from aes_rl.samplers.rule import AbstractRule, Networks, Setting
 from aes_rl.types import Report, Signal, as_tensor
 
 
@@ -43,6 +43,7 @@ class LastValueRule(AbstractRule):
     config_type: ClassVar = LastValue
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    networks_option = "networks"
     updates_options = ("memory",)
 
     def __init__(self, config: LastValue, setting: Setting):
@@ -51,6 +52,7 @@ class LastValueRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
+        self.is_sequential = self.norms.are_sequential
         self.moments = torch.zeros(setting.members, 2, dtype=torch.float64, device=setting.backend.device)
         """Importance-weighted sums of 1 and √d over the draws, with exponential decay."""
 

@@ -10,8 +10,8 @@ from typing_extensions import override
 from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.accumulator import Accumulator
-from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
-from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.network_norms import NetworkNorms, check_networks
+from aes_rl.samplers.rule import AbstractRule, Networks, Setting
 from aes_rl.types import Array, Report, Signal
 
 
@@ -49,6 +49,7 @@ class NaiveRule(AbstractRule):
     config_type: ClassVar = Naive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    networks_option = "networks"
     updates_options = ("updates_per_epoch",)
 
     def __init__(self, config: Naive, setting: Setting):
@@ -56,6 +57,7 @@ class NaiveRule(AbstractRule):
         self.floor = config.floor
         self.overwrite = config.overwrite
         self.norms = NetworkNorms(config.networks, setting)
+        self.is_sequential = self.norms.are_sequential
         self.setting = setting
         self.accumulator = Accumulator(setting, config.nu)
 

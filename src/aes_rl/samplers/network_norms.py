@@ -1,7 +1,5 @@
 """The signal of gradient-norm rules: the squared gradient norms of a sample's networks as one number."""
 
-from typing import Literal
-
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
@@ -10,14 +8,10 @@ from aes_rl import weighting
 from aes_rl.backends import Forms, fused
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
-from aes_rl.samplers.rule import Setting
+from aes_rl.samplers.rule import Networks, Setting
 from aes_rl.types import CRITIC, Array, Report
 
-Networks = Literal["balanced", "separate"] | tuple[str, ...] | None
-"""How the networks' norms form the signal: None is their sum, a tuple of names the sum over these networks, "balanced"
-their sum after each is divided by its mean over the buffer, and "separate" makes one draw for the critics and another
-for the actor."""
-_WORDS = ("balanced", "separate")
+_NAMES = ("balanced", "separate")
 _MEMORY = 1000
 """Time constant, in updates, of the networks' means."""
 _MOST = 8
@@ -26,13 +20,17 @@ _MOST = 8
 
 def check_networks(networks: Networks, overwrite: Overwrite) -> None:
     """Raise unless `networks` is one of the forms above, and agrees with the way in which slots are overwritten."""
-    if (isinstance(networks, str) and networks not in _WORDS) or networks == ():
+    if (isinstance(networks, str) and networks not in _NAMES) or networks == ():
         raise UserError(
             f"networks is {networks!r}; give 'balanced', 'separate', a tuple of names such as ('actor',), or None for "
             "the sum of all"
         )
     if not (networks is None or isinstance(networks, str | tuple)):
         raise UserError(f"networks is {networks!r}; give a tuple of names such as ('actor',), or None for all")
+    if isinstance(networks, tuple) and not all(isinstance(name, str) and name for name in networks):
+        raise UserError(f"networks is {networks!r}; every name in it must be a text, such as 'actor'")
+    if isinstance(networks, tuple) and len(set(networks)) != len(networks):
+        raise UserError(f"networks is {networks!r}; give each name once")
     if networks == "separate" and overwrite != "fifo":
         raise UserError(
             f"overwrite is {overwrite!r} and networks is 'separate'; give overwrite='fifo': the draws of a member must "
@@ -45,6 +43,8 @@ class NetworkNorms:
 
     def __init__(self, networks: Networks, setting: Setting):
         self._networks = networks
+        self.are_sequential = networks != "balanced"
+        """Whether the norms of a slot do not depend on the rest of its batch."""
         self._backend = setting.backend
         self._sums = torch.zeros(setting.members, 1 + _MOST, dtype=torch.float64, device=setting.backend.device)
         """Weighted sums of 1 and of each network's norm over the draws, with exponential decay."""

@@ -13,8 +13,8 @@ from typing_extensions import override
 from aes_rl import checks
 from aes_rl.backends.distribution import OVERWRITES, Overwrite
 from aes_rl.samplers.forecasts import AbstractForecast, DeviationForecast, ValueForecast
-from aes_rl.samplers.network_norms import NetworkNorms, Networks, check_networks
-from aes_rl.samplers.rule import AbstractRule, Setting
+from aes_rl.samplers.network_norms import NetworkNorms, check_networks
+from aes_rl.samplers.rule import AbstractRule, Networks, Setting
 from aes_rl.types import Array, Report, Signal
 
 
@@ -56,6 +56,7 @@ class PredictiveRule(AbstractRule):
     config_type: ClassVar = Predictive
     needs = Signal.GRADIENT_NORM
     is_unbiased = True
+    networks_option = "networks"
     is_sequential = False
     updates_options = ("memory", "mean_memory", "refresh_every")
 

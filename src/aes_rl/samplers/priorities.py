@@ -8,6 +8,9 @@ from aes_rl.backends import Forms, fused
 from aes_rl.samplers.rule import Setting
 from aes_rl.types import Array, Report
 
+LARGEST_ERROR = 1e298
+"""Absolute errors above it count as it: the sum of a billion priorities is finite."""
+
 
 class Priorities:
     """(max(|δ|, smallest) + added)^exponent for a slice of members; new slots get the member's largest so far."""
@@ -52,7 +55,7 @@ def _computed(
     added: float,
     exponent: float,
 ) -> tuple[Float[Tensor, "p B"], Float[Tensor, "p 1"]]:
-    priorities = (error.double().abs().clamp(min=smallest) + added).pow(exponent)
+    priorities = (error.double().abs().clamp(min=smallest, max=LARGEST_ERROR) + added).pow(exponent)
     return priorities, torch.maximum(largest, torch.where(is_current, priorities, 0).amax(dim=1, keepdim=True))
 
 

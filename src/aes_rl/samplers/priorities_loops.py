@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from aes_rl.backends.numba.tree import NUMPY_TYPES
+from aes_rl.samplers.priorities import LARGEST_ERROR
 
 
 def reported(
@@ -38,7 +39,7 @@ def annealed(
 def _reported(error, is_current, largest, smallest, added, exponent, priorities):
     for member in range(error.shape[0]):
         for position in range(error.shape[1]):
-            size = max(np.float64(abs(error[member, position])), smallest) + added
+            size = min(max(np.float64(abs(error[member, position])), smallest), LARGEST_ERROR) + added
             priorities[member, position] = size**exponent
             if is_current[member, position]:
                 largest[member, 0] = max(largest[member, 0], priorities[member, position])

@@ -118,7 +118,7 @@ def rule_for(config: SamplerConfig) -> type[AbstractRule]:
     """The rule that a configuration configures."""
     given: object = config
     for rule in RULES.values():
-        if rule.config_type is type(config):
+        if type(config) in (rule.config_type, rule.actor_config_type):
             return rule
         if isinstance(given, type) and given in (rule, rule.config_type):
             raise TypeError(f"{given.__name__} is a class; give a configuration, {rule.config_type.__name__}()")

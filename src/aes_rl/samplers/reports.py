@@ -1,6 +1,7 @@
 """Validation of the learner's signals before they reach a rule."""
 
 import math
+from collections.abc import Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -20,7 +21,11 @@ def check(signals: Signals, needs_errors: bool, needs_norms: bool, draw: Draw) -
         raise UserError("the sampler needs TD errors, but none were reported; pass Signals(td_error=…)")
     if needs_norms and not signals.gradient_norm:
         raise UserError("the sampler needs gradient norms, but none were reported; pass Signals(gradient_norm={…})")
-    shape = draw.slots_view.shape
+    check_values(signals, draw.slots_view.shape)
+
+
+def check_values(signals: Signals, shape: tuple[int, ...]) -> None:
+    """Raise unless every reported tensor has the shape of its draw and a type that the rules take."""
     for network, values in _values(signals):
         if values.shape == shape and values.dtype in _DTYPES and not values.requires_grad:
             continue
@@ -38,6 +43,7 @@ def screened(
     distribution: AbstractDistribution[Array],
     backend: AbstractBackend[Array],
     fault: Bool[Tensor, "P"],
+    member_names: Sequence[str],
 ) -> Report:
     """The report of a draw, with the drawn slots that count.
 
@@ -45,14 +51,17 @@ def screened(
     is negative. A backend that reads values on the host raises on an invalid value; the others set `fault` for the
     members that reported one.
     """
-    views = {network: backend.view(values) for network, values in _values(signals)}
-    limited = [(values, 0.0 if network else -math.inf) for network, values in views.items()]
+    error = None if signals.td_error is None else backend.view(signals.td_error)
+    norms = {network: backend.view(values) for network, values in signals.gradient_norm.items()}
+    limited = [(values, 0.0) for values in norms.values()]
+    if error is not None:
+        limited.insert(0, (error, -math.inf))
     wrong, is_current = backend.screen(draw, limited, distribution, fault)
     if wrong is not None:
         values, lowest = limited[wrong]
-        raise UserError(invalid_value_message(_name(list(views)[wrong]), as_tensor(values), lowest))
-    error = views.pop("", None)
-    return Report(draw, signals, is_current, views, error)
+        network, _ = _values(signals)[wrong]
+        raise UserError(invalid_value_message(_name(network), as_tensor(values), lowest, member_names))
+    return Report(draw, signals, is_current, norms, error)
 
 
 def part_of(report: Report, members: slice) -> Report:
@@ -63,22 +72,22 @@ def part_of(report: Report, members: slice) -> Report:
     return Report(draw, signals, report.is_current_view[members], norms, error)
 
 
-def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float) -> str:
+def invalid_value_message(name: str, values: Float[Tensor, "p B"], lowest: float, member_names: Sequence[str]) -> str:
     """An error message that names the first value that is not finite or too low."""
     wrong = ~(values.isfinite() & (values >= lowest))
     member, position = wrong.nonzero()[0].tolist()
     limit = "finite" if lowest == -math.inf else "finite and at least 0"
     return (
-        f"{name} of member {member} is {values[member, position].item()} at position {position}; it must be {limit}. "
-        "This batch was ignored. Check the losses: the usual cause is a diverged critic"
+        f"{name} of {member_names[member]} is {values[member, position].item()} at position {position}; it must be "
+        f"{limit}. This batch was ignored. Check the losses: the usual cause is a diverged critic"
     )
 
 
-def _values(signals: Signals) -> list[tuple[str, Float[Tensor, "p B"]]]:
-    """All reported values: gradient norms by network, and the TD errors by an empty name."""
-    norms = list(signals.gradient_norm.items())
-    return norms if signals.td_error is None else [("", signals.td_error), *norms]
+def _values(signals: Signals) -> list[tuple[str | None, Float[Tensor, "p B"]]]:
+    """All reported values: the TD errors, if any, as those of no network, and then the gradient norms by network."""
+    norms: list[tuple[str | None, Tensor]] = list(signals.gradient_norm.items())
+    return norms if signals.td_error is None else [(None, signals.td_error), *norms]
 
 
-def _name(network: str) -> str:
-    return f"gradient_norm[{network!r}]" if network else "td_error"
+def _name(network: str | None) -> str:
+    return "td_error" if network is None else f"gradient_norm[{network!r}]"

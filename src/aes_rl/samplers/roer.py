@@ -39,7 +39,8 @@ class ROER:
         checks.positive("temperature", self.temperature)
         checks.fraction("rate", self.rate)
         checks.positive("smallest_priority", self.smallest_priority)
-        if not (math.isfinite(self.largest_ratio) and self.largest_ratio > 1):
+        checks.positive("largest_ratio", self.largest_ratio)
+        if self.largest_ratio <= 1:
             raise UserError(f"largest_ratio is {self.largest_ratio}; it must be finite and above 1")
         checks.choice("overwrite", self.overwrite, OVERWRITES)
 

@@ -1,8 +1,8 @@
 """The interface of a selection rule. A new sampler is one subclass and one line in `registry.py`."""
 
 from abc import ABC, abstractmethod
-from dataclasses import Field, dataclass
-from typing import ClassVar, Protocol, runtime_checkable
+from dataclasses import Field, dataclass, fields
+from typing import ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float, Int
@@ -13,6 +13,11 @@ from aes_rl.backends import AbstractBackend
 from aes_rl.backends.distribution import Overwrite
 from aes_rl.errors import UserError
 from aes_rl.types import Array, Draw, Report, Signal
+
+Networks = Literal["balanced", "separate"] | tuple[str, ...] | None
+"""How the networks' norms form the signal: None is their sum, a tuple of names the sum over these networks, "balanced"
+their sum after each is divided by its mean over the buffer, and "separate" makes one draw for the critics and another
+for the actor."""
 
 
 @runtime_checkable
@@ -50,10 +55,17 @@ class AbstractRule(ABC):
     """The signals that the learner must report."""
     is_unbiased: bool
     """Whether the weighted mean over draws is an unbiased estimate of the uniform mean over live slots."""
-    is_sequential: ClassVar[bool] = True
+    is_sequential: bool = True
     """Whether a batch has the same effect as its reports one after the other; if not, it takes effect as a whole."""
     updates_options: ClassVar[tuple[str, ...]] = ()
     """Names of options that count updates. A simulation in which one step stands for k updates divides them by k."""
+    networks_option: ClassVar[str | None] = None
+    """Name of the option that holds `Networks`, if there is one."""
+    candidates_option: ClassVar[str | None] = None
+    """Name of the option that says how many candidates the replay draws for every slot that it keeps, if any."""
+    actor_config_type: ClassVar[type[SamplerConfig] | None] = None
+    """The configuration of the actor's own draw, with the same options, if it gets the critics' reports. Only for rules
+    that need TD errors alone."""
     setting: Setting
     """What `__init__` was given."""
     floor: float
@@ -110,25 +122,42 @@ class AbstractRule(ABC):
 
 def draws_per_network(config: SamplerConfig) -> bool:
     """Whether a sampler makes one draw for the critics and another for the actor."""
-    return getattr(config, "networks", None) == "separate"
+    return _rule_of(config).actor_config_type is not None or _networks(config) == "separate"
 
 
 def config_of_actor(config: SamplerConfig) -> SamplerConfig:
-    """The configuration of the actor's draw of a sampler that `draws_per_network`: the same, unless it says another."""
-    of_actor: SamplerConfig = getattr(config, "of_actor", config)
-    return of_actor
+    """The configuration of the actor's draw of a sampler that `draws_per_network`: by default the sampler's own."""
+    config_type = _rule_of(config).actor_config_type
+    return config if config_type is None else config_type(**_options(config))
 
 
 def candidates_per_draw(config: SamplerConfig) -> int:
     """Candidates that a sampler looks at for every slot that it draws."""
-    count: int = getattr(config, "candidates", 1)
+    option = _rule_of(config).candidates_option
+    count: int = 1 if option is None else getattr(config, option)
     return count
 
 
 def named_networks(config: SamplerConfig) -> tuple[str, ...]:
     """The networks that a sampler's configuration names; empty if it names none."""
-    networks = getattr(config, "networks", None)
+    networks = _networks(config)
     return networks if isinstance(networks, tuple) else ()
+
+
+def _networks(config: SamplerConfig) -> Networks:
+    option = _rule_of(config).networks_option
+    networks: Networks = None if option is None else getattr(config, option)
+    return networks
+
+
+def _options(config: SamplerConfig) -> dict[str, object]:
+    return {field.name: getattr(config, field.name) for field in fields(config)}
+
+
+def _rule_of(config: SamplerConfig) -> type[AbstractRule]:
+    from aes_rl.samplers.registry import rule_for  # the registry imports this module
+
+    return rule_for(config)
 
 
 def schedule(first: float, last: float | None, update_step: int, setting: Setting) -> float:

@@ -5,7 +5,7 @@ from itertools import groupby
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aes_rl import backends, checks
@@ -38,10 +38,12 @@ class Sampler:
         device: torch.device | str = "cpu",
         backend: BackendName | None = None,
         dtype: torch.dtype = torch.float32,
+        member_names: Sequence[str] | None = None,
     ):
         """Create one member per configuration; equal neighbours share a rule. `dtype` is that of the weights.
 
-        A configuration may be given by name, with options if any: "adaptive:nu=auto,floor=0.1".
+        A configuration may be given by name, with options if any: "adaptive:nu=auto,floor=0.1". `member_names` are the
+        names of the members in error messages, by default their numbers.
         """
         checks.count("capacity", capacity)
         if total_updates is not None:
@@ -50,6 +52,7 @@ class Sampler:
         self.configs = resolve_all(configs)
         self.members = len(self.configs)
         """Number of members."""
+        self._member_names = member_names or [f"member {number}" for number in range(self.members)]
         self.capacity = capacity
         self.backend = backends.choose(backend, device)
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
@@ -86,12 +89,17 @@ class Sampler:
             raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; place needs two per transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False
-        self.renew(slots)
+        self._renew(slots)
         return slots
 
     def renew(self, slots: Array) -> None:
         """Mark live slots [P, K] as overwritten by the caller. Report on all draws before calling this."""
         self._check_members("the slots are", slots)
+        if self.backend.device.type == "cpu":
+            checks.live_slots(as_tensor(slots), len(self))
+        self._renew(slots)
+
+    def _renew(self, slots: Array) -> None:
         parts = [rule.fresh(as_tensor(slots[members])) for members, rule in self._slices]
         masses = parts[0] if len(parts) == 1 else torch.cat([as_tensor(part) for part in parts])
         self.distribution.write(slice(0, self.members), slots, masses)
@@ -115,7 +123,7 @@ class Sampler:
         reports.check(signals, self._needs_errors, self._needs_norms, draw)
         if not self._learning:
             return
-        report = reports.screened(signals, draw, self.distribution, self.backend, self._fault)
+        report = reports.screened(signals, draw, self.distribution, self.backend, self._fault, self._member_names)
         for members, rule in self._learning:
             part = report if len(self._slices) == 1 else reports.part_of(report, members)
             masses = rule.feedback(part)
@@ -134,7 +142,8 @@ class Sampler:
             )
         sound = self.backend.sound(squared_norms, 0.0)
         if sound is False:
-            raise UserError(reports.invalid_value_message("the signal of all slots", squared_norms, 0.0))
+            name = "the signal of all slots"
+            raise UserError(reports.invalid_value_message(name, squared_norms, 0.0, self._member_names))
         if isinstance(sound, Tensor):
             self._fault |= ~sound.all(dim=1)
             squared_norms = torch.where(sound, squared_norms, 0)
@@ -166,18 +175,18 @@ class Sampler:
     def check(self) -> None:
         """Raise if a signal or a mass since the last check was invalid. Synchronizes with the device."""
         if bool(self.distribution.fault.any()):
-            faulty = self.distribution.fault.nonzero().flatten().tolist()
+            faulty = self._names_where(self.distribution.fault)
             self.distribution.fault.zero_()
             raise UserError(
-                f"the rule of members {faulty} returned a mass that is not finite and above 0; the affected slots kept "
+                f"the rule of {faulty} returned a mass that is not finite and above 0; the affected slots kept "
                 "their old mass"
             )
         if bool(self._fault.any()):
-            faulty = self._fault.nonzero().flatten().tolist()
+            faulty = self._names_where(self._fault)
             self._fault.zero_()
             raise UserError(
-                f"members {faulty} reported a negative or non-finite signal; the affected draws were skipped. "
-                "Check the losses of these members: the usual cause is a diverged critic"
+                f"{faulty} reported a negative or non-finite signal; the affected draws were skipped. "
+                "Check the losses: the usual cause is a diverged critic"
             )
 
     def state_dict(self) -> dict[str, Tensor]:
@@ -203,6 +212,8 @@ class Sampler:
         """Continue from a saved state: the next draws are those that the saved sampler would have made."""
         own = self.state_dict()
         checks.same_layout("sampler", own, state)
+        for floor in state["distribution.floor"].flatten().tolist():
+            checks.fraction("the state's distribution.floor", floor)
         for name, value in own.items():
             if name.startswith("rules."):
                 value.copy_(state[name])
@@ -213,6 +224,9 @@ class Sampler:
         for members, rule in self._slices:
             rule.floor = float(self.distribution.floor[members.start])
         self._is_empty = len(self) == 0
+
+    def _names_where(self, fault: Bool[Tensor, "P"]) -> str:
+        return " and ".join(self._member_names[number] for number in fault.nonzero().flatten().tolist())
 
     def _check_members(self, what: str, view: Array) -> None:
         if view.shape[0] != self.members:

@@ -50,23 +50,33 @@ def read_list(path: Path) -> dict[str, Study]:
     for number, text in enumerate(files.read_text(path, _MOST_LIST).splitlines(), 1):
         place = f"{path}, line {number}"
         try:
-            words = shlex.split(text, comments=True)
+            argv = shlex.split(text, comments=True)
         except ValueError as error:
             raise UserError(f"{place}: {error}") from None
-        if not words:
+        if not argv:
             continue
-        line = tyro.cli(_Line, prog=place, args=words, default=_Line(tyro.MISSING, Study()))
+        line = _parsed(argv, place)
         for task in line.study.tasks:
             extensions.require_trust(task, place)
-        parts = PurePosixPath(line.name).parts
-        if not parts or ".." in parts or line.name.startswith("/"):
+        path_of_study = PurePosixPath(line.name)
+        if not path_of_study.parts or ".." in path_of_study.parts or line.name.startswith("/"):
             raise UserError(f"{place}: {line.name!r} is not the name of a directory within the queue's")
-        if line.name in studies:
-            raise UserError(f"{place}: there are two studies {line.name!r}; give each a directory of its own")
-        studies[line.name] = line.study
+        name = str(path_of_study)  # "a", "./a" and "a/" are one directory
+        if name in studies:
+            raise UserError(f"{place}: there are two studies {name!r}; give each a directory of its own")
+        studies[name] = line.study
     if not studies:
         raise UserError(f"{path} holds no study; write one per line, such as: hopper --tasks Hopper-v5 --agents sac")
     return studies
+
+
+def _parsed(argv: list[str], place: str) -> _Line:
+    try:
+        return tyro.cli(_Line, prog=place, args=argv, default=_Line(tyro.MISSING, Study()))
+    except SystemExit as end:
+        if end.code:
+            raise
+        raise UserError(f"{place}: the line prints help and describes no study; remove --help") from None
 
 
 def groups_of(studies: dict[str, Study], directory: Path) -> list[RunGroup]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import torch
 
 from aes_rl.backends import choose
-from aes_rl.samplers.registry import resolve, rule_for
+from aes_rl.samplers.registry import resolve
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.testing.scenarios import (
     SHORT,
@@ -173,13 +173,14 @@ def late_feedback_is_dropped(case: Case) -> None:
 def repeated_slots_count_in_order(case: Case) -> None:
     """For a slot drawn twice in a batch, the result is the same as for the two reports one after the other.
 
-    If `is_sequential` is False, the result does not depend on the positions of other slots in the batch.
+    If the rule's `is_sequential` is False, the result does not depend on the positions of other slots in the batch.
     """
     case = shortened(case)
     together, apart = early(case), early(case)
     slots = torch.zeros(case.members, 3, dtype=torch.int64)
     errors = torch.tensor([[5.0, 700.0, 40.0]]).expand(case.members, 3).contiguous()
-    if rule_for(case.config).is_sequential:
+    is_sequential = together.sampler.rules[0].is_sequential
+    if is_sequential:
         draw = draw_of(slots, together)
         together.sampler.feedback(draw, signals_of(errors))
         for position in range(3):
@@ -198,7 +199,7 @@ def repeated_slots_count_in_order(case: Case) -> None:
         f"slot 0 has probability {found[:, 0]} after one batch and {expected[:, 0]} after the same reports in turn; "
         "if a batch should take effect as a whole, set is_sequential = False"
     )
-    if not rule_for(case.config).is_sequential and case.capacity > 1:
+    if not is_sequential and case.capacity > 1:
         assert differ_later(together, early(case)), "feedback had no effect, neither immediately nor in `advance`"
 
 

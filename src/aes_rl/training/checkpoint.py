@@ -28,7 +28,7 @@ from aes_rl.training.state import RunState
 from aes_rl.training.vector.group import Resumption
 from aes_rl.training.vector.simulator import Saved
 
-VERSION = 3
+VERSION = 4
 KEPT = 2
 """Number of checkpoints kept."""
 _TENSORS, _FACTS, _CHECKSUMS = "tensors.safetensors", "facts.json", "checksums.json"

@@ -162,11 +162,12 @@ class Training(Resources, Recording, Rounds, Main):
                 f"{self.agent}.warm_up_steps is {self.warm_up_steps:,} and the run has {self.env_steps:,} environment "
                 "steps, so nothing would be learned; lower warm_up_steps or raise env_steps"
             )
-        if self.measure_variance_every is not None and any(candidates_per_draw(c) > 1 for c in self.sampler_configs):
-            raise UserError(
-                "measure_variance_every is set and the sampler 'laber' has no fixed probability per slot to measure; "
-                "leave it out"
-            )
+        for name, config in self._configs_by_name().items():
+            if self.measure_variance_every is not None and candidates_per_draw(config) > 1:
+                raise UserError(
+                    f"measure_variance_every is set and the sampler {name!r} has no fixed probability per slot to "
+                    "measure; leave it out"
+                )
         known = {"actor", "critic", "value"} if self.agent == "sac" and self.sac.value_function else {"actor", "critic"}
         for config in self.sampler_configs:
             networks = named_networks(config)

@@ -265,8 +265,9 @@ def _settled(directory: Path, config: Training) -> Training:
 
 
 def _update_metrics(learned: Learned) -> dict[str, list[float]]:
-    """Losses and extreme weights of an update, by name and member; one transfer from the device per name."""
-    weights = learned.sample.weights
+    """Losses and extreme weights, the actor's included, by name and member; one transfer from the device per name."""
+    sample = learned.sample
+    weights = sample.weights if sample.actor is None else torch.cat([sample.weights, sample.actor.weights], dim=1)
     extremes = {"smallest_weight": weights.amin(dim=1), "largest_weight": weights.amax(dim=1)}
     return {name: values.tolist() for name, values in {**learned.update.losses, **extremes}.items()}
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
+from types import SimpleNamespace
 
 import gymnasium
 import numpy as np
@@ -87,6 +88,14 @@ def test_where_the_library_cannot_be_called_gymnasium_steps(change) -> None:
     data.action[...] = 1
     group.step()
     assert done.stdout.strip() == f"GymnasiumStepper {data.next_observation[0].tolist()}"
+
+
+def test_a_library_that_was_deleted_is_rejected(monkeypatch) -> None:
+    """Gymnasium steps then, as for every other ImportError."""
+    deleted = [SimpleNamespace(path="/nowhere/libmujoco.so.3 (deleted)")]
+    monkeypatch.setattr(libmujoco.psutil.Process, "memory_maps", lambda _: deleted)
+    with pytest.raises(ImportError, match="cannot be opened again"):
+        libmujoco._load()
 
 
 def test_a_library_without_the_functions_is_rejected(monkeypatch) -> None:

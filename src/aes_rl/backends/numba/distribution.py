@@ -93,6 +93,7 @@ class NumbaDistribution(AbstractDistribution[Numbers]):
     @override
     def load_state_dict(self, state: dict[str, Tensor]) -> None:
         self.clock = int(state["clock"])
+        self.tree.masses[:, self.size :] = 0  # `refill` keeps the leaves of empty slots
         self.refill(slice(0, len(self._kinds)), state["masses"].cpu())
         self.stamps.copy_(state["stamps"])
         self.floor.copy_(state["floor"])

@@ -37,7 +37,10 @@ def _load() -> None:
     if not (hasattr(mujoco.MjModel, "_address") and hasattr(mujoco.MjData, "_address")):
         raise ImportError(f"Python's mujoco {mujoco.__version__} does not say where models and data are")
     path = _library()
-    library = ctypes.CDLL(path)
+    try:
+        library = ctypes.CDLL(path)
+    except OSError as error:  # an update or removal of the package deleted the file of the loaded library
+        raise ImportError(f"the library of this process cannot be opened again ({error})") from None
     missing = [name for name in _FUNCTIONS if not hasattr(library, name)]
     if missing:
         raise ImportError(f"{path} has no {missing[0]}")
