@@ -8,31 +8,33 @@ ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "network-draws.md", ROOT / "results" / "network-draws"
 FIRST_STEP = 10_000
 """Of the readings that count."""
+RUNS = tuple((task, agent) for agent in ("sac", "ddpg") for task in ("HalfCheetah-v5", "Hopper-v5"))
+NETWORKS = {"critic": "critics", "actor": "actor"}
 NAMES = {
     "predictive": "one draw",
-    "predictive:networks=balanced": '`networks="balanced"`',
-    "predictive:networks=separate": '`networks="separate"`',
-    "predictive:networks=separate,forecast=deviation": '`networks="separate"`, `forecast="deviation"`',
+    "predictive:networks=balanced": "balanced",
+    "predictive:networks=separate": "separate",
+    "predictive:networks=separate,forecast=deviation": "separate, deviation",
 }
 
 
-def readings(task: str, sampler: str, network: str) -> list[float]:
+def readings(task: str, agent: str, sampler: str, network: str) -> list[float]:
     """Captured fractions of a network's gradient, over seeds and moments."""
-    with gzip.open(RESULTS / task / "metrics.csv.gz", "rt", newline="") as file:
+    with gzip.open(RESULTS / f"{task}-{agent}" / "metrics.csv.gz", "rt", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["sampler"] == sampler]
     wanted = f"captured_fraction_{network}"
     return [float(row["value"]) for row in rows if row["metric"] == wanted and int(row["env_step"]) >= FIRST_STEP]
 
 
 def table() -> list[str]:
-    """Mean and lowest reading per sampler, task and network."""
-    tasks = ("HalfCheetah-v5", "Hopper-v5")
-    rows = ["| | " + " | ".join(f"{task}, {network}" for task in tasks for network in ("critics", "actor")) + " |"]
-    rows.append("|---" * 5 + "|")
-    for sampler, name in NAMES.items():
-        cells = [readings(task, sampler, network) for task in tasks for network in ("critic", "actor")]
-        rows.append(f"| {name} | " + " | ".join(f"{sum(c) / len(c):.2f} ({min(c):.2f})" for c in cells) + " |")
-    return [row.replace("-0.", "−0.").replace("(-", "(−").replace("| -", "| −") for row in rows]
+    """Mean and lowest reading per task, agent, network and sampler."""
+    rows = ["| | " + " | ".join(NAMES.values()) + " |", "|---" * (1 + len(NAMES)) + "|"]
+    for task, agent in RUNS:
+        for network, name in NETWORKS.items():
+            cells = [readings(task, agent, sampler, network) for sampler in NAMES]
+            numbers = [f"{sum(c) / len(c):.2f} ({min(c):.2f})".replace("-", "−") for c in cells]
+            rows.append(f"| {task}, {agent.upper()}, {name} | " + " | ".join(numbers) + " |")
+    return rows
 
 
 def with_table(page: str) -> str:

@@ -4,7 +4,7 @@ import importlib.util
 from pathlib import Path
 
 PATH = Path(__file__).parents[1] / "scripts" / "trace.py"
-MOST_FILES, MOST_LINES, MOST_CHANGES = 28, 4060, 120
+MOST_FILES, MOST_LINES, MOST_CHANGES = 28, 4130, 122
 """Reached on 19 November 2026; the goal is in scripts/trace.py, the reasons in docs/decisions/compiled.md.
 
 Two of the files, with 426 lines, step the environments; before, that was in Gymnasium's files, which are not counted.

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from aes_rl.errors import UserError
 from aes_rl.samplers import RULES
 from aes_rl.testing import check_sampler
 from aes_rl.types import Report
@@ -41,6 +42,15 @@ class Boastful(FadingRule):
 class Biased(FadingRule):
     def weights(self, draw):
         return super().weights(draw) * 1.01
+
+
+class OneColumn(FadingRule):
+    def feedback(self, report):
+        return super().feedback(report)[:, :1]
+
+
+class RandomPlaces(FadingRule):
+    overwrite = "random"
 
 
 class Impatient(RankedRule):
@@ -166,8 +176,14 @@ def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> 
         (Gullible, "where is_current is False"),
         (Boastful, "is_sequential = False"),
         (Biased, "the weights are not"),
+        (OneColumn, r"OneColumn.feedback returned masses of shape \(2, 1\); return \(2, \d+\)"),
     ],
 )
 def test_a_broken_one_is_told_what_is_wrong(monkeypatch, rule, message) -> None:
     with pytest.raises(AssertionError, match=message):
         check(monkeypatch, rule)
+
+
+def test_an_unknown_way_to_overwrite_is_told(monkeypatch) -> None:
+    with pytest.raises(UserError, match=r"RandomPlaces.overwrite is 'random'; .*adaptive"):
+        check(monkeypatch, RandomPlaces)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from aes_rl import backends, checks
 from aes_rl.backends import AbstractBackend
+from aes_rl.backends.distribution import OVERWRITES
 from aes_rl.errors import UserError
 from aes_rl.samplers import reports
 from aes_rl.samplers.registry import resolve, rule_for
@@ -58,6 +59,8 @@ class Sampler:
         self._slices = tuple(_slices(self.configs, capacity, total_updates, self.backend, dtype))
         counts = [(s.members.stop - s.members.start, s.rule) for s in self._slices]
         floors = [rule.floor for count, rule in counts for _ in range(count)]
+        for _, rule in counts:
+            checks.choice(f"{type(rule).__name__}.overwrite", rule.overwrite, OVERWRITES)
         overwrites = [rule.overwrite for count, rule in counts for _ in range(count)]
         self.distribution = self.backend.distribution(floors, overwrites, capacity)
         self.needs = Signal.NONE

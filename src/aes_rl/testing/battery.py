@@ -3,6 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 
@@ -34,6 +35,31 @@ from aes_rl.weighting import unbiased
 
 Check = Callable[[Case], None]
 _DRAWS = 10_000
+
+
+def masses_have_the_shape_of_what_they_are_for(case: Case) -> None:
+    """`fresh` returns one mass per slot written, and `feedback` None or one per drawn slot."""
+    run = new_run(case)
+    rule, called = run.sampler.rules[0], {}
+
+    def watch(name: str, shape_of: Callable[[Any], Any]) -> None:
+        original = getattr(rule, name)
+
+        def watched(argument: Any) -> Any:
+            called[name] = True
+            masses = original(argument)
+            expected = tuple(shape_of(argument))
+            assert masses is None or tuple(masses.shape) == expected, (
+                f"{type(rule).__name__}.{name} returned masses of shape {tuple(masses.shape)}; return {expected}"
+            )
+            return masses
+
+        setattr(rule, name, watched)
+
+    watch("fresh", lambda slots: slots.shape)
+    watch("feedback", lambda report: report.draw.slots.shape)
+    run.train(2)
+    assert called["fresh"]
 
 
 def probabilities_are_a_distribution(case: Case) -> None:
@@ -93,7 +119,13 @@ def overwriting_forgets(case: Case) -> None:
     if not run.sampler.needs:
         return  # rules without feedback have nothing to forget and may depend on the age of slots
     first, second = insert_two(run)
-    _assert_equal_masses(run, first, second, "new slots start at masses")
+    _assert_equal_masses(
+        run,
+        first,
+        second,
+        "what a slot held, or how many slots were written before, must not count in a rule with feedback: new slots "
+        "start at masses",
+    )
     _report_same(run, first, second)
     _assert_equal_masses(run, first, second, "`fresh` kept old state: after the same reports, new slots have masses")
 
@@ -219,7 +251,10 @@ def saved_state_continues(case: Case) -> None:
         restored.insert()
         one, other = run.update(), restored.update()
         is_same = torch.equal(one.slots, other.slots) and torch.equal(one.probabilities, other.probabilities)
-        assert is_same, f"draw {number + 1} after loading differs: something that changes is missing from state_dict()"
+        assert is_same, (
+            f"draw {number + 1} after loading differs: something that changes is missing from state_dict() or "
+            "slot_state()"
+        )
 
 
 def saved_state_advances_alike(case: Case) -> None:
@@ -252,6 +287,7 @@ def members_are_independent(case: Case) -> None:
 
 
 CHECKS: tuple[Check, ...] = (
+    masses_have_the_shape_of_what_they_are_for,
     probabilities_are_a_distribution,
     draws_stay_among_live_slots,
     frequencies_follow_probabilities,
