@@ -159,10 +159,10 @@ final: mean return at the end of the run"""
 _JUDGED = (
     "Each sampler against uniform replay over the seeds that both have. Captured fraction: share of the removable "
     "gradient variance that the sampler removed, mean over the second half of training (lowest to highest seed); by "
-    "network: of each network's own gradient. Gradient variance: of all networks together. Higher final score, higher mean return during training: probability that "
-    "a run of the sampler scores higher than one of uniform replay (95 % bootstrap interval), and the p-value of a "
-    "permutation test; above 0.05 there is no significant difference. The p-values are not corrected for the number of "
-    "comparisons: of twenty, one is below 0.05 by chance."
+    "network: of each network's own gradient. Gradient variance: of all networks together. Higher final score, higher "
+    "mean return during training: probability that a run of the sampler scores higher than one of uniform replay (95 % "
+    "bootstrap interval), and the p-value of a permutation test; above 0.05 there is no significant "
+    "difference. The p-values are not corrected for the number of comparisons: of twenty, one is below 0.05 by chance."
 )
 _TOGETHER = (
     "Probability that a run of the sampler scores higher than one of the other on the same task, mean over the tasks, "
