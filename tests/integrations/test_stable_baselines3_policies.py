@@ -63,10 +63,11 @@ def gradients(model, rows):
     taken, handles = {}, []
     for name, network in networks_of(model).items():
         optimizer = getattr(network, "optimizer", None) or model.policy.optimizer
-        hook = lambda *_, name=name, network=network: taken.update(  # noqa: E731
-            {name: {own: p.grad.clone() for own, p in network.named_parameters()}}
-        )
-        handles.append(optimizer.register_step_pre_hook(hook))
+
+        def keep(*_, name=name, network=network):
+            taken[name] = {own: p.grad.clone() for own, p in network.named_parameters()}
+
+        handles.append(optimizer.register_step_pre_hook(keep))
     model.train(1, rows)
     for handle in handles:
         handle.remove()

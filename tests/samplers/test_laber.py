@@ -104,9 +104,9 @@ def test_without_usable_numbers_all_candidates_are_alike(value) -> None:
     ("surrogate", "message"),
     [
         (lambda batch: batch.reward.numpy(), r"is a ndarray; return a tensor of shape \(1, 20\)"),
-        (lambda batch: batch.reward[:, :3], r"has shape \(1, 3\); return one number per candidate, \(1, 20\)"),
+        (lambda batch: batch.reward[:, :3], r"has shape \(1, 3\); the shape of its draw is \(1, 20\)"),
         (lambda batch: batch.reward.unsqueeze(-1), r"has shape \(1, 20, 1\)"),
-        (lambda batch: batch.reward.long(), r"has dtype torch.int64; return it as float32 or float64"),
+        (lambda batch: batch.reward.long(), r"has dtype torch.int64; report it as float32 or float64"),
         (lambda batch: batch.reward * torch.ones(1, requires_grad=True), "requires grad; detach it"),
     ],
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aes_rl.backends import AbstractBackend, fused
 from aes_rl.errors import UserError
+from aes_rl.samplers import reports
 from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw
 from aes_rl.types import Array, Batch, Draw, as_tensor
 
@@ -38,17 +39,12 @@ class Candidates:
         """
         if not isinstance(surrogate, Tensor):
             raise UserError(f"the surrogate is a {type(surrogate).__name__}; return a tensor of shape {shape}")
-        if surrogate.shape != shape:
-            raise UserError(
-                f"the surrogate has shape {tuple(surrogate.shape)}; return one number per candidate, {shape}"
-            )
-        if surrogate.dtype not in (torch.float32, torch.float64):
-            raise UserError(f"the surrogate has dtype {surrogate.dtype}; return it as float32 or float64")
-        if surrogate.requires_grad:
-            raise UserError("the surrogate requires grad; detach it before returning it")
-        if self._backend.name != "numba":
-            self.fault |= (surrogate < 0).any(dim=1)
-        elif (surrogate.numpy() < 0).any():
+        reports.check_tensor("the surrogate", surrogate, shape)
+        # Values that are not finite are accepted: they count as 0.
+        sound = self._backend.sound(surrogate.nan_to_num(0.0, 0.0), 0.0)
+        if isinstance(sound, Tensor):
+            self.fault |= ~sound.all(dim=1)
+        elif not sound:
             member, position = (surrogate < 0).nonzero()[0].tolist()
             raise UserError(
                 f"the surrogate of member {member} is {surrogate[member, position].item()} at position {position}; it "

@@ -27,13 +27,17 @@ def check(signals: Signals, needs_errors: bool, needs_norms: bool, draw: Draw) -
 def check_values(signals: Signals, shape: tuple[int, ...]) -> None:
     """Raise unless every reported tensor has the shape of its draw and a type that the rules take."""
     for network, values in _values(signals):
-        if values.shape == shape and values.dtype in _DTYPES and not values.requires_grad:
-            continue
-        name = _name(network)
-        if values.shape != shape:
-            raise UserError(f"{name} has shape {tuple(values.shape)}; the shape of its draw is {shape}")
-        if values.dtype not in _DTYPES:
-            raise UserError(f"{name} has dtype {values.dtype}; report it as float32 or float64")
+        if values.shape != shape or values.dtype not in _DTYPES or values.requires_grad:
+            check_tensor(_name(network), values, shape)
+
+
+def check_tensor(name: str, values: Tensor, shape: tuple[int, ...]) -> None:
+    """Raise unless a tensor has the shape of its draw and a type that the rules take."""
+    if values.shape != shape:
+        raise UserError(f"{name} has shape {tuple(values.shape)}; the shape of its draw is {tuple(shape)}")
+    if values.dtype not in _DTYPES:
+        raise UserError(f"{name} has dtype {values.dtype}; report it as float32 or float64")
+    if values.requires_grad:
         raise UserError(f"{name} requires grad; detach it before reporting it")
 
 
