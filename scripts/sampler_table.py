@@ -88,7 +88,7 @@ def table() -> list[str]:
         cells = []
         for setting in settings:
             values = [fractions.get((name.format(network), network, *setting), []) for network in NETWORKS]
-            cells.append(" / ".join(f"{round(sum(v) / len(v), 2) + 0.0:.2f}" for v in values) if all(values) else "–")
+            cells.append(" / ".join(f"{sum(v) / len(v):z.2f}" for v in values) if all(values) else "–")
         if title == "`uniform`":
             cells = ["0 / 0"] * len(settings)
         cells += [f"{costs[f'{priced}, batch {batch}']:.2f}" if priced else "–" for batch in BATCHES]

@@ -13,7 +13,14 @@ from torch import Tensor
 from aes_rl import checks
 from aes_rl.errors import UserError
 from aes_rl.samplers.registry import resolve
-from aes_rl.samplers.rule import SamplerConfig, candidates_per_draw, config_of_actor, draws_per_network, named_networks
+from aes_rl.samplers.rule import (
+    SamplerConfig,
+    candidates_per_draw,
+    config_of_actor,
+    draws_per_network,
+    named_networks,
+    networks_of,
+)
 from aes_rl.samplers.sampler import Sampler
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw, Signal, Signals, as_tensor
@@ -267,7 +274,7 @@ class Selection:
 
     def _required_networks(self) -> set[str]:
         """Networks without whose norm there is no feedback: a delayed actor is not trained in every update."""
-        are_balanced = getattr(self.config, "networks", None) == "balanced"
+        are_balanced = networks_of(self.config) == "balanced"
         return set(self.trained or ()) if are_balanced else set(named_networks(self.config))
 
     def _feed(self, pending: Pending) -> None:

@@ -122,7 +122,7 @@ class AbstractRule(ABC):
 
 def draws_per_network(config: SamplerConfig) -> bool:
     """Whether a sampler makes one draw for the critics and another for the actor."""
-    return _rule_of(config).actor_config_type is not None or _networks(config) == "separate"
+    return _rule_of(config).actor_config_type is not None or networks_of(config) == "separate"
 
 
 def config_of_actor(config: SamplerConfig) -> SamplerConfig:
@@ -140,11 +140,12 @@ def candidates_per_draw(config: SamplerConfig) -> int:
 
 def named_networks(config: SamplerConfig) -> tuple[str, ...]:
     """The networks that a sampler's configuration names; empty if it names none."""
-    networks = _networks(config)
+    networks = networks_of(config)
     return networks if isinstance(networks, tuple) else ()
 
 
-def _networks(config: SamplerConfig) -> Networks:
+def networks_of(config: SamplerConfig) -> Networks:
+    """How the networks' norms form the signal of a sampler; None if its rule has no such option."""
     option = _rule_of(config).networks_option
     networks: Networks = None if option is None else getattr(config, option)
     return networks

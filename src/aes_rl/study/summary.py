@@ -69,5 +69,5 @@ def _cell(values: Sequence[float], digits: int) -> str:
     if not values:
         return "–"
     shown = [float(np.mean(values)), min(values), max(values)]
-    mean, low, high = (f"{round(value, digits) + 0.0:.{digits}f}" for value in shown)  # + 0.0: no -0.00
+    mean, low, high = (f"{value:z.{digits}f}" for value in shown)
     return mean if len(values) == 1 else f"{mean} ({low} to {high})"

@@ -251,5 +251,5 @@ def _table(config: Training, values: Mapping[tuple[str, int], float], digits: in
     table = Table("sampler", *(f"seed {seed}" for seed in config.seeds), "mean", title=config.task)
     for sampler in config.samplers:
         own = [values[sampler, seed] for seed in config.seeds]
-        table.add_row(sampler, *(f"{round(value, digits) + 0.0:.{digits}f}" for value in [*own, fmean(own)]))
+        table.add_row(sampler, *(f"{value:z.{digits}f}" for value in [*own, fmean(own)]))
     return table

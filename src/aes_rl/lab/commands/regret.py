@@ -107,8 +107,8 @@ def _slopes(rows: list[Row], args: RegretExperiment) -> PlainTable:
             lines.append(
                 [
                     f"{stream}, {sampler}",
-                    f"{slope(updates, values):.2f}" if min(values) > 0 else "negative",
-                    f"{slope(updates[-2:], values[-2:]):.2f}" if min(values[-2:]) > 0 else "negative",
+                    f"{slope(updates, values):z.2f}" if min(values) > 0 else "negative",
+                    f"{slope(updates[-2:], values[-2:]):z.2f}" if min(values[-2:]) > 0 else "negative",
                     f"{values[-1]:,.1f}",
                     f"{bound:,.0f}",
                     f"{trivial:,.0f}",
@@ -173,7 +173,7 @@ def _plot_dynamic(rows: list[Row], args: RegretExperiment) -> Figure:
     for colour, sampler in zip(COLOURS, DYNAMIC_SAMPLERS, strict=False):
         own = _select(rows, "dynamic", sampler)
         values, errors = [r.regret.dynamic for r in own], [r.regret.dynamic_error for r in own]
-        label = f"{sampler}: T^{slope([r.job.updates for r in own], values):.2f}"
+        label = f"{sampler}: T^{slope([r.job.updates for r in own], values):z.2f}"
         axis.errorbar(
             [r.job.position for r in own], values, errors, color=colour, label=label, marker="o", markersize=3
         )

@@ -84,7 +84,7 @@ def by_slots(scores: Sequence[Score], own: dict[str, int], slots: Sequence[int])
         for count in slots:
             values = [score.at(count) for score in mine]
             if any(value == value for value in values):
-                lines.append([problem, str(batch), f"{count:,}", *(f"{value:.2f}" for value in values)])
+                lines.append([problem, str(batch), f"{count:,}", *(f"{value:z.2f}" for value in values)])
     return PlainTable("By live slots", ["problem", "batch", "slots", *_samplers(scores)], lines, _NOTE)
 
 
@@ -93,7 +93,7 @@ def by_batch_size(scores: Sequence[Score], slots: int) -> PlainTable:
     lines = []
     for problem, batch in dict.fromkeys((r.problem, r.batch_size) for r in scores):
         mine = [r for r in scores if (r.problem, r.batch_size) == (problem, batch)]
-        lines.append([problem, str(batch), *(f"{r.at(_most(r, slots)):.2f}" for r in mine)])
+        lines.append([problem, str(batch), *(f"{r.at(_most(r, slots)):z.2f}" for r in mine)])
     return PlainTable("By batch size", ["problem", "batch", *_samplers(scores)], lines, _NOTE)
 
 

@@ -19,6 +19,7 @@ from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.training.presets import adaptive_of_the_paper
 from aes_rl.types import Signal
 
+_TITLE = "captured fraction: 0 is uniform, 1 the oracle"
 Value = TypeVar("Value")
 SAMPLERS = ("prioritized", "adaptive", "adaptive:nu=auto", "last-value", "predictive")
 """What is simulated by default."""
@@ -53,6 +54,8 @@ def score(argv: list[str]) -> None:
     scores = simulated(jobs, args.workers)
     console = Console()
     console.print(_table(scores, args))
+    if len(problems) > 1:
+        console.print(_summary(scores, args))
     for problem in problems:
         most = max(point.live for own in scores if own.problem == problem.name for point in own.points)
         if most < (1 - TOLERANCE) * min(args.slots):
@@ -90,18 +93,27 @@ def unique(values: Iterable[Value]) -> tuple[Value, ...]:
 
 
 def _table(scores: list[Score], args: Scoring) -> Table:
-    table = Table("problem", "batch", "slots", *args.samplers, title="captured fraction: 0 is uniform, 1 the oracle")
-    problems = unique(own.problem for own in scores)
+    table = Table("problem", "batch", "slots", *args.samplers, title=_TITLE)
     for batch in args.batch_sizes:
-        same = [own for own in scores if own.batch_size == batch]
-        for problem in problems:
-            for label, values in _rows([own for own in same if own.problem == problem], args.slots):
-                table.add_row(problem, str(batch), label, *(f"{value:.2f}" for value in values))
-        if len(problems) > 1:
-            for name, label, values in averages(same, args):
-                table.add_row(name, str(batch), label, *(f"{value:.2f}" for value in values), style="bold")
+        for problem in unique(own.problem for own in scores):
+            same = [own for own in scores if (own.batch_size, own.problem) == (batch, problem)]
+            for label, values in _rows(same, args.slots):
+                table.add_row(problem, str(batch), label, *_shown(values))
         table.add_section()
     return table
+
+
+def _summary(scores: list[Score], args: Scoring) -> Table:
+    table = Table("over problems", "batch", "slots", *args.samplers, title=_TITLE)
+    for batch in args.batch_sizes:
+        for name, label, values in averages([own for own in scores if own.batch_size == batch], args):
+            table.add_row(name, str(batch), label, *_shown(values))
+        table.add_section()
+    return table
+
+
+def _shown(values: Iterable[float]) -> Iterator[str]:
+    return (f"{value:z.2f}" for value in values)
 
 
 def _rows(scores: list[Score], slots: tuple[int, ...]) -> Iterator[tuple[str, list[float]]]:

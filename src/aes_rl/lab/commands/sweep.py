@@ -130,7 +130,7 @@ def _table(scores: Scores) -> PlainTable:
     rows = [
         [
             f"{_LETTERS[option]} = {value}",
-            *(f"{final(scores[problem, batch, option, value]):.2f}" for problem, batch in lines),
+            *(f"{final(scores[problem, batch, option, value]):z.2f}" for problem, batch in lines),
         ]
         for option, values in _VALUES.items()
         for value in values

@@ -76,11 +76,11 @@ def _readings_table(members: Sequence[tuple[str, int]], readings: list[Reading])
         table.add_row(
             sampler,
             str(seed),
-            f"{reading.captured_fraction:.2f}",
-            f"{reading.captured_low:.2f} to {reading.captured_high:.2f}",
-            *(f"{reading.by_network[name]:.2f}" for name in networks),
-            f"{reading.ceiling:.2f}",
-            f"{reading.oracle_ratio:.2f}",
+            f"{reading.captured_fraction:z.2f}",
+            f"{reading.captured_low:z.2f} to {reading.captured_high:z.2f}",
+            *(f"{reading.by_network[name]:z.2f}" for name in networks),
+            f"{reading.ceiling:z.2f}",
+            f"{reading.oracle_ratio:z.2f}",
             f"{reading.effective_batch_size:,.0f}",
             f"{reading.smallest_unbiased_weight:.2g} to {reading.largest_unbiased_weight:.2g}",
         )
