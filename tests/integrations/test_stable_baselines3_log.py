@@ -228,7 +228,7 @@ def single_norms(terms, network):
 def test_it_is_measured_when_due_and_shown() -> None:
     model = make(TD3, Adaptive(nu=1.0), policy_delay=3)
     attachment = attach(model, measure_every=20)
-    assert repr(attachment) == "<Adaptive attached to TD3: 0 updates, 0 of 400 slots filled>"
+    assert repr(attachment) == "<Adaptive attached to TD3: 0 batches drawn, feedback on 0, 0 of 400 slots filled>"
     model.learn(100)
     model.policy.set_training_mode(False)
     first = attachment.metrics()
@@ -236,7 +236,7 @@ def test_it_is_measured_when_due_and_shown() -> None:
     assert {"captured_fraction", "captured_fraction_actor", "captured_fraction_critic"} <= set(first)
     assert "captured_fraction" not in attachment.metrics()
     line = repr(attachment)
-    assert line.startswith("<Adaptive attached to TD3: 40 updates, 100 of 400 slots filled, ")
+    assert line.startswith("<Adaptive attached to TD3: 40 batches drawn, feedback on 40, 100 of 400 slots filled, ")
     assert f"{first['never_reported']:.0%} of them never reported" in line
     assert f"effective sample size {first['effective_sample_size']:.0f} of 16" in line
     assert line.endswith(f"captured fraction {first['captured_fraction']:.2f} at update 40>")

@@ -54,7 +54,8 @@ def test_a_logger_gets_the_metrics(sampler, prefetch, tmp_path) -> None:
     assert last["weighted_critic_loss"] != pytest.approx(last["unweighted_critic_loss"], rel=1e-6)
     for file in logger.experiment.files.values():
         file.close()
-    assert repr(attachment).startswith(f"<{sampler.capitalize()} attached to TD3Loss: 12 updates, 60 of 60 slots ")
+    drawn = f"{13 + (prefetch or 0)} batches drawn, feedback on 12"
+    assert repr(attachment).startswith(f"<{sampler.capitalize()} attached to TD3Loss: {drawn}, 60 of 60 slots ")
 
 
 @pytest.mark.parametrize("sampler", ["adaptive", "prioritized", "uniform"])

@@ -131,7 +131,11 @@ class AbstractAttachment(ABC):
 
     def __repr__(self) -> str:
         selection = self.selection()
-        parts = [f"{selection.updates:,} updates", f"{len(selection):,} of {selection.capacity:,} slots filled"]
+        drawn = "1 batch" if selection.draws == 1 else f"{selection.draws:,} batches"
+        parts = [
+            f"{drawn} drawn, feedback on {selection.updates:,}",
+            f"{len(selection):,} of {selection.capacity:,} slots filled",
+        ]
         found = metrics.of_feedback(selection)
         if "never_reported" in found:
             parts.append(f"{found['never_reported']:.0%} of them never reported")
