@@ -114,7 +114,8 @@ def test_the_attachment_tells_how_it_goes() -> None:
     for _ in range(3):
         update(algorithm, buffer)
     attachment.report()
-    assert repr(attachment).startswith("<Adaptive attached to TD3: 3 batches drawn, feedback on 3, 100 of 100 slots filled, ")
+    drawn = "3 batches drawn, feedback on 3"
+    assert repr(attachment).startswith(f"<Adaptive attached to TD3: {drawn}, 100 of 100 slots filled, ")
 
 
 def test_predictive_selection_is_the_default_and_a_name_is_enough() -> None:

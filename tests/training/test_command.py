@@ -119,6 +119,17 @@ def test_a_missing_package_is_named_before_a_directory_is_made(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("words", ["--agent td3", "--preset default --agent", "--preset nosuch", "run --task"])
+def test_a_value_that_an_option_does_not_take_is_told_like_any_other(words, tmp_path, monkeypatch, capsys) -> None:
+    """Those of the options that are read first, since the defaults of the others depend on them, too."""
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit):
+        main(["train", *words.split()])
+    told = capsys.readouterr()
+    assert "For full helptext, run aes-rl train --help" in told.err + told.out
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     "words", ["", "train", "evaluate", "record", "lab", "lab variance", "bench", "compare", "tune", "report"]
 )

@@ -4,16 +4,16 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 from aes_rl import checks, extensions, files, paper
 from aes_rl.errors import UserError
 from aes_rl.options import assigned
 from aes_rl.training import PAPER_TASKS, Training, preset, run_files
+from aes_rl.training.option_groups import AgentName
 from aes_rl.training.presets import Preset
 from aes_rl.training.vector import simulator
 
-AgentName = Literal["sac", "ddpg"]
 STUDY_FILE = "study.json"
 _OWN_OPTIONS = ("task", "agent", "samplers", "seeds", "env_steps")
 """Training options that the study sets by an option of its own."""

@@ -22,8 +22,9 @@ from aes_rl.study.command import (
     require_engine,
     run_study,
 )
-from aes_rl.study.grid import AgentName, RunGroup, Study, configured
+from aes_rl.study.grid import RunGroup, Study, configured
 from aes_rl.training import Training, preset, run_files
+from aes_rl.training.option_groups import AgentName
 from aes_rl.training.presets import Preset
 from aes_rl.training.run_files import is_finished
 

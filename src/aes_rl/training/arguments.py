@@ -14,7 +14,7 @@ from aes_rl.errors import UserError
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.training import checkpoint, run_files
 from aes_rl.training.config import Training
-from aes_rl.training.option_groups import Main, Recording, Resources, Rounds
+from aes_rl.training.option_groups import AgentName, Main, Recording, Resources, Rounds
 from aes_rl.training.presets import Preset, preset
 
 Group = TypeVar("Group", Main, Rounds, Recording, Resources)
@@ -45,11 +45,13 @@ def parse(argv: list[str]) -> tuple[Path, Training]:
     """The directory and the configuration to train with in it."""
     # The preset decides the defaults of all other options, and the samplers which others there are.
     first = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
-    first.add_argument("--preset", choices=get_args(Preset))
-    first.add_argument("--task")
-    first.add_argument("--agent", choices=("sac", "ddpg"))
+    for option in ("--preset", "--task", "--agent"):
+        first.add_argument(option, nargs="?")
     first.add_argument("--samplers", nargs="*")
     typed, _ = first.parse_known_args(argv)
+    for option, values in (("preset", get_args(Preset)), ("agent", get_args(AgentName))):
+        if getattr(typed, option) not in values:
+            setattr(typed, option, None)  # the parser of all options says what is wrong with it
     start = preset(typed.preset or "default", typed.task or Training.task, typed.agent or Training.agent)
     start = replace(start, samplers=tuple(typed.samplers or start.samplers))
     is_path_first = bool(argv) and not argv[0].startswith("-")

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import Literal
 
+AgentName = Literal["sac", "ddpg"]
+
 
 @dataclass(frozen=True)
 class Main:
@@ -11,7 +13,7 @@ class Main:
     task: str = "HalfCheetah-v5"
     """A Gymnasium task with vector observations and actions; the paper's eight are InvertedPendulum,
     InvertedDoublePendulum, Reacher, Hopper, HalfCheetah, Walker2d, Ant and Humanoid (v5)."""
-    agent: Literal["sac", "ddpg"] = "sac"
+    agent: AgentName = "sac"
     """The learning algorithm; its options are below, under its name."""
     samplers: tuple[str, ...] = ("predictive",)
     """Samplers to compare, by name, such as uniform prioritized adaptive predictive; each has its options below.

@@ -8,6 +8,7 @@ from aes_rl.agents import DDPG, SAC
 from aes_rl.errors import UserError
 from aes_rl.samplers.adaptive import Adaptive
 from aes_rl.training.config import Training
+from aes_rl.training.option_groups import AgentName
 
 Preset = Literal["default", "paper"]
 
@@ -23,7 +24,7 @@ _SAC_ADAPTIVE = {
 }
 
 
-def preset(name: Preset, task: str, agent: Literal["sac", "ddpg"]) -> Training:
+def preset(name: Preset, task: str, agent: AgentName) -> Training:
     """Initial options of a run: this package's defaults, or the paper's for its eight tasks."""
     if name == "default":
         return Training(task=task, agent=agent)
