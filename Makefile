@@ -101,7 +101,7 @@ results: .venv/demo ## Rebuild every table, figure and number of docs/results an
 	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg
 	cp .venv/walker2d-ddpg/figures/variance_ddpg.svg docs/results/figures/variance_walker2d_ddpg.svg
 	$(BIN)/python reproduction/compare_with_published.py
-	$(BIN)/python scripts/results_pages/render.py
+	$(BIN)/python -m scripts.results_pages.render
 	rm docs/results/index.html docs/results/measures.md docs/results/*.tex docs/results/figures/*.png docs/results/figures/*.pdf
 
 clean: ## Remove .venv and caches

@@ -3,8 +3,7 @@
 import sys
 from itertools import combinations
 
-import data
-import tables
+from scripts.results_pages import data, tables
 
 sys.path.append(str(data.ROOT / "reproduction"))
 import compare_with_published as published

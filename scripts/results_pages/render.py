@@ -1,7 +1,7 @@
 """Writes the results pages from their templates and the committed runs.
 
-python scripts/results_pages/render.py            writes docs/results/index.md, deviations.md and docs/variance.md
-python scripts/results_pages/render.py FOLDER     writes them below another folder
+python -m scripts.results_pages.render            writes docs/results/index.md, deviations.md and docs/variance.md
+python -m scripts.results_pages.render FOLDER     writes them below another folder
 
 Every number of these pages is computed here: edit scripts/results_pages/templates, not the pages.
 """
@@ -12,11 +12,10 @@ import sys
 import textwrap
 from pathlib import Path
 
-import deviations
 import jinja2
-import simulations
-import tables
-from data import DOCS
+
+from scripts.results_pages import deviations, simulations, small_batches, tables
+from scripts.results_pages.data import DOCS
 
 PAGES = {"index.md": "results/index.md", "deviations.md": "results/deviations.md", "variance.md": "variance.md"}
 WIDTH = 120
@@ -27,7 +26,7 @@ def render(template: str) -> str:
     """The text of a page."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    for module in (tables, deviations, simulations):
+    for module in (tables, small_batches, deviations, simulations):
         environment.globals |= dict(inspect.getmembers(module, inspect.isfunction))
     title, _, text = environment.get_template(template).render().partition("\n\n")
     return f"{title}\n\n{NOTE.format(template)}" + "\n\n".join(map(_wrapped, text.split("\n\n")))
@@ -53,3 +52,6 @@ if __name__ == "__main__":
         path = target / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(template))
+    figure = target / "results" / "figures" / "small_batches_time.svg"
+    figure.parent.mkdir(parents=True, exist_ok=True)
+    figure.write_text(small_batches.time_figure())

@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-import data
 import numpy as np
-import tables
+
+from scripts.results_pages import data, tables
 
 NAMES = {
     "halfcheetah-sac": "SAC, HalfCheetah",

@@ -4,20 +4,17 @@ import math
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import data
 import numpy as np
 
 from aes_rl import paper
-from aes_rl.report.curves import Array
 from aes_rl.report.figures import short
 from aes_rl.report.load import load
-from aes_rl.report.statistics import pooled_permutation_test, probability_of_improvement
 from aes_rl.report.tables import markdown_row
+from scripts.results_pages import data
 
 HALF_END = {"InvertedPendulum": 150_000, "InvertedDoublePendulum": 150_000}
 """The middle of the shorter runs; 500,000 for the others."""
 NAMES = {"uniform": "uniform", "prioritized": "prioritized", "adaptive": "AES", "predictive": "predictive"}
-PILOT_TASKS = ("HalfCheetah", "Hopper", "Walker2d")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
@@ -289,54 +286,6 @@ def _ends_by_seed(agent: str, task: str) -> list[list[float]]:
         if (paper.name_of(curve.task), curve.agent) == (task, agent):
             by_seed.setdefault(curve.seed, []).append(float(curve.scores[-10:].mean()))
     return list(by_seed.values())
-
-
-# Small batches
-
-
-def _pilot_pairs(sampler: str, size: int, other: str, other_size: int) -> list[tuple[Array, Array]]:
-    pairs = []
-    for task in PILOT_TASKS:
-        ours, theirs = data.pilot(task, size, sampler), data.pilot(task, other_size, other)
-        if len(ours) and len(theirs):
-            pairs.append((ours.mean(axis=1), theirs.mean(axis=1)))
-    return pairs
-
-
-def pilot_improvement(sampler: str, size: int, other: str = "uniform", other_size: int | None = None) -> str:
-    """Probability of improvement in the pilot by mean return during training, three tasks together."""
-    pairs = _pilot_pairs(sampler, size, other, other_size or size)
-    if len(pairs) < len(PILOT_TASKS):
-        return "–"
-    mean = float(np.mean([probability_of_improvement(ours[:, None], theirs[:, None]) for ours, theirs in pairs]))
-    return f"{fraction(mean)} (p {p_value(pooled_permutation_test(pairs))})"
-
-
-def pilot_verdicts() -> str:
-    """Every sampler against uniform replay with the same batch size."""
-    samplers = ("prioritized", "adaptive", "predictive")
-    lines = [[str(size), *(pilot_improvement(sampler, size) for sampler in samplers)] for size in (16, 64, 256)]
-    return table(["batch size", *(NAMES[sampler] for sampler in samplers)], lines)
-
-
-def pilot_scores() -> str:
-    """Mean return during training, and over the last 100,000 steps."""
-    samplers = ("uniform", "prioritized", "adaptive", "predictive", "balanced")
-    lines = []
-    for task in PILOT_TASKS:
-        for size in (16, 32, 64, 256):
-            own = [data.pilot(task, size, sampler) for sampler in samplers]
-            if any(len(one) for one in own):
-                texts = [f"{score(one.mean())} ({score(one[:, -5:].mean())})" if len(one) else "–" for one in own]
-                lines.append([task, str(size), *texts])
-    return table(
-        ["task", "batch size", *(NAMES.get(name, "predictive, networks balanced") for name in samplers)], lines
-    )
-
-
-def pilot_ratio(task: str, size: int, sampler: str) -> str:
-    """Mean return during training relative to uniform replay with a batch of 256."""
-    return fraction(float(data.pilot(task, size, sampler).mean() / data.pilot(task, 256, "uniform").mean()))
 
 
 # Repeated runs
