@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jinja2
 
-from scripts.results_pages import deviations, simulations, small_batches, tables
+from scripts.results_pages import confirmation, deviations, simulations, small_batches, tables
 from scripts.results_pages.data import DOCS
 
 PAGES = {"index.md": "results/index.md", "deviations.md": "results/deviations.md", "variance.md": "variance.md"}
@@ -26,7 +26,7 @@ def render(template: str) -> str:
     """The text of a page."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    for module in (tables, small_batches, deviations, simulations):
+    for module in (tables, small_batches, confirmation, deviations, simulations):
         environment.globals |= dict(inspect.getmembers(module, inspect.isfunction))
     title, _, text = environment.get_template(template).render().partition("\n\n")
     return f"{title}\n\n{NOTE.format(template)}" + "\n\n".join(map(_wrapped, text.split("\n\n")))
