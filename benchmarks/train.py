@@ -20,6 +20,7 @@ from stable_baselines3 import SAC as PeerSAC
 from stable_baselines3.common.logger import configure
 
 from aes_rl.agents import SAC
+from aes_rl.integrations.stable_baselines3 import SelectiveReplayBuffer, attach
 from aes_rl.training import RunState, Training, train
 
 RESULT = Path(__file__).parent / "results" / "train.json"
@@ -63,11 +64,12 @@ def main() -> None:
 
 
 def contestants() -> dict[str, Steps]:
-    """What takes turns: this package by batch size, sampler and members, and Stable-Baselines3 by batch size."""
+    """What takes turns: this package by batch size, sampler and members; Stable-Baselines3 by batch size and buffer."""
     own = {f"predictive, batch {size}": ours("predictive", size) for size in BATCHES}
     own |= {f"{name}, batch 256": ours(name, 256) for name in ("uniform", "adaptive")}
     own["predictive, batch 64, 6 members"] = ours("predictive", 64, members=6)
-    return own | {f"sb3, batch {size}": peer(size) for size in BATCHES}
+    own |= {f"sb3, batch {size}": peer(size) for size in BATCHES}
+    return own | {"sb3, our buffer, batch 64": peer(64, is_selective=True)}
 
 
 def ratios(times: dict[str, list[float]], suffix: str) -> dict[str, float]:
@@ -79,6 +81,9 @@ def ratios(times: dict[str, list[float]], suffix: str) -> dict[str, float]:
         if size != DEFAULT:
             figures[f"speedup_vs_sb3_batch_{size}{suffix}"] = median_ratio(times[f"sb3, batch {size}"], own)
     uniform, adaptive, predictive = (times[f"{name}, batch 256"] for name in ("uniform", "adaptive", "predictive"))
+    ours_in_sb3 = times["sb3, our buffer, batch 64"]
+    figures[f"our_buffer_in_sb3_over_its_default{suffix}"] = median_ratio(times["sb3, batch 256"], ours_in_sb3)
+    figures[f"our_buffer_in_sb3_over_its_own{suffix}"] = median_ratio(times["sb3, batch 64"], ours_in_sb3)
     figures[f"uniform_speedup_vs_sb3{suffix}"] = median_ratio(times["sb3, batch 256"], uniform)
     figures[f"adaptive_over_uniform{suffix}"] = median_ratio(uniform, adaptive)
     figures[f"predictive_over_adaptive{suffix}"] = median_ratio(adaptive, predictive)
@@ -124,7 +129,7 @@ def ours(sampler: str, batch_size: int, members: int = 1) -> Steps:
     return take
 
 
-def peer(batch_size: int) -> Steps:
+def peer(batch_size: int, is_selective: bool = False) -> Steps:
     model = PeerSAC(
         "MlpPolicy",
         "HalfCheetah-v5",
@@ -133,7 +138,10 @@ def peer(batch_size: int) -> Steps:
         buffer_size=100_000,
         device="cpu",
         seed=0,
+        replay_buffer_class=SelectiveReplayBuffer if is_selective else None,
     )
+    if is_selective:
+        attach(model)
     model.set_logger(configure(None, []))
     model.learn(WARM_UP)
 
