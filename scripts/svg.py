@@ -47,11 +47,16 @@ def path(points: Iterable[tuple[float, float]], colour: str, width: float = 2, d
     )
 
 
+def dot(x: float, y: float, colour: str, radius: float = 4) -> str:
+    """A filled circle."""
+    return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius:g}" fill="{colour}"/>'
+
+
 def mark(x: float, y: float, sampler: str) -> str:
     """A sampler's symbol: its shape tells it apart without colour."""
     colour, size = COLOURS[sampler], 5
     if SYMBOLS[sampler] == "circle":
-        return f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{size}" fill="{colour}"/>'
+        return dot(x, y, colour, size)
     if SYMBOLS[sampler] == "square":
         return f'<rect x="{x - 4.5:.1f}" y="{y - 4.5:.1f}" width="9" height="9" fill="{colour}"/>'
     corners = f"{x:.1f},{y - 6:.1f} {x - 6:.1f},{y + 5:.1f} {x + 6:.1f},{y + 5:.1f}"

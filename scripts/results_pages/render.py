@@ -52,6 +52,7 @@ if __name__ == "__main__":
         path = target / page
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render(template))
-    figure = target / "results" / "figures" / "small_batches_time.svg"
-    figure.parent.mkdir(parents=True, exist_ok=True)
-    figure.write_text(small_batches.time_figure())
+    figures = target / "results" / "figures"
+    figures.mkdir(exist_ok=True)
+    (figures / "small_batches.svg").write_text(small_batches.batch_figure())
+    (figures / "small_batches_time.svg").write_text(small_batches.time_figure())

@@ -13,6 +13,9 @@ from scripts.results_pages import data
 from scripts.results_pages.tables import NAMES, fraction, p_value, score, table
 
 PILOT_TASKS = ("HalfCheetah", "Hopper", "Walker2d")
+_SIZES = (16, 64, 256)
+_DRAWN = {"uniform": "#777777", "predictive": svg.COLOURS["predictive"]}
+"""Samplers in the figures, and their colours."""
 _SMOOTHED = 5
 """Evaluations that a score is the mean of."""
 _LEFT, _RIGHT, _PANEL, _GAP = 60.0, 464.0, 150.0, 46.0
@@ -58,7 +61,7 @@ def pilot_improvement(sampler: str, size: int, other: str = "uniform", other_siz
 def pilot_verdicts() -> str:
     """Every sampler against uniform replay with the same batch size."""
     samplers = ("prioritized", "adaptive", "predictive")
-    lines = [[str(size), *(pilot_improvement(sampler, size) for sampler in samplers)] for size in (16, 64, 256)]
+    lines = [[str(size), *(pilot_improvement(sampler, size) for sampler in samplers)] for size in _SIZES]
     return table(["batch size", *(NAMES[sampler] for sampler in samplers)], lines)
 
 
@@ -79,7 +82,38 @@ def pilot_scores() -> str:
 
 def pilot_ratio(task: str, size: int, sampler: str) -> str:
     """Mean return during training relative to uniform replay with a batch of 256."""
-    return fraction(float(data.pilot(task, size, sampler).mean() / data.pilot(task, 256, "uniform").mean()))
+    return fraction(_relative(task, size, sampler))
+
+
+def batch_figure() -> str:
+    """Mean return during training against the batch size, relative to uniform replay at 256; a panel per task."""
+    top, bottom, width, gap = 74.0, 250.0, 124.0, 14.0
+    highest = 1.4
+    elements = []
+    for number, sampler in enumerate(_DRAWN):
+        x = 24 + 120 * number
+        elements += [
+            svg.path([(x, 22), (x + 30, 22)], _DRAWN[sampler], 2.5),
+            svg.text(x + 38, 26.5, f"{sampler} replay"),
+        ]
+    for value in (0.0, 0.5, 1.0):
+        y = bottom - value / highest * (bottom - top)
+        elements += [svg.line(44, y, 464, y), svg.text(36, y + 4.5, f"{value:g}", "end")]
+    for number, task in enumerate(PILOT_TASKS):
+        left = 48 + (width + gap) * number
+        across = {size: left + 20 + place * (width - 40) / 2 for place, size in enumerate(_SIZES)}
+        elements.append(svg.text(left + width / 2, top - 14, task, "middle", style='font-weight="600"'))
+        elements += [svg.text(x, bottom + 18, str(size), "middle") for size, x in across.items()]
+        for sampler, colour in _DRAWN.items():
+            heights = [_relative(task, size, sampler) / highest * (bottom - top) for size in _SIZES]
+            points = [(x, bottom - height) for x, height in zip(across.values(), heights, strict=True)]
+            elements += [svg.path(points, colour, 2.5), *(svg.dot(x, y, colour) for x, y in points)]
+    elements.append(svg.text(254, bottom + 40, "batch size", "middle"))
+    return svg.page(480, 300, "Mean return during training against the batch size", elements)
+
+
+def _relative(task: str, size: int, sampler: str) -> float:
+    return float(data.pilot(task, size, sampler).mean() / data.pilot(task, 256, "uniform").mean())
 
 
 @cache
