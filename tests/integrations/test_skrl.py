@@ -111,6 +111,38 @@ def close(found, expected):
     return difference <= 1e-4 * torch.sqrt(sum(part.square().sum() for part in expected))
 
 
+def gradients_of_next_update(agent, names):
+    """Where the next update leaves the gradients of the agent's optimizers, before they step."""
+    taken = {}
+
+    def keep(name):
+        def hook(optimizer, *_):
+            taken[name] = [p.grad.clone() for group in optimizer.param_groups for p in group["params"]]
+
+        return hook
+
+    for name in names:
+        getattr(agent, f"{name}_optimizer").register_step_pre_hook(keep(name))
+    return taken
+
+
+def last_batch(agent):
+    """The batch of the last update, and its columns."""
+    names = ["observations", "actions", "rewards", "next_observations", "terminated"]
+    (columns,) = agent.memory.sample_by_index(names, indexes=agent.memory.sampling_indexes)
+    return agent.memory.selection.pending, *columns
+
+
+def check_feedback(sampler, pending, errors, critic_norms, actor_norms):
+    """The reported norms and TD errors are those computed by hand."""
+    if sampler in ("adaptive", "predictive"):
+        assert (pending.gradient_norm["critic"] - critic_norms).abs().max() <= 1e-4 * critic_norms.mean()
+        assert (pending.gradient_norm["actor"] - actor_norms).abs().max() <= 1e-4 * actor_norms.mean()
+    if sampler == "prioritized":
+        found = torch.stack(pending.td_errors).mean(dim=0)
+        assert (found - torch.stack(errors).abs().mean(dim=0).squeeze(1)).abs().max() <= 1e-5
+
+
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_sac(sampler) -> None:
     """Critics, actor with a free standard deviation, and temperature get the gradients of weighted losses."""
@@ -119,19 +151,12 @@ def test_sac(sampler) -> None:
     train(agent, 60)
     step(agent)
     old = {name: unhooked(model) for name, model in agent.models.items()}
-    temperature, taken = agent._entropy_coefficient.item(), []
-    for optimizer in (agent.critic_optimizer, agent.policy_optimizer, agent.entropy_optimizer):
-        optimizer.register_step_pre_hook(
-            lambda own, *_: taken.append([p.grad.clone() for group in own.param_groups for p in group["params"]])
-        )
+    temperature = agent._entropy_coefficient.item()
+    taken = gradients_of_next_update(agent, ("critic", "policy", "entropy"))
     state = torch.get_rng_state()
     agent.update(timestep=0, timesteps=1000)
-    pending = agent.memory.selection.pending
+    pending, observations, actions, rewards, following, ends = last_batch(agent)
     weights = pending.weights
-    names = ["observations", "actions", "rewards", "next_observations", "terminated"]
-    observations, actions, rewards, following, ends = agent.memory.sample_by_index(
-        names, indexes=agent.memory.sampling_indexes
-    )[0]
     torch.set_rng_state(state)
     with torch.no_grad():
         next_actions, outputs = old["policy"].act({"observations": following}, role="policy")
@@ -144,23 +169,18 @@ def test_sac(sampler) -> None:
     terms = sum(error.square() for error in errors).squeeze(1) / 2
     parameters = [p for i in (1, 2) for p in old[f"critic_{i}"].parameters()]
     expected, critic_norms = by_hand(terms, parameters, weights)
-    assert close(taken[0], expected)
+    assert close(taken["critic"], expected)
     new_actions, outputs = old["policy"].act({"observations": observations}, role="policy")
     inputs = {"observations": observations, "taken_actions": new_actions}
     values = torch.min(*(unhooked(agent.models[f"critic_{i}"]).act(inputs, role="")[0] for i in (1, 2)))
     terms = (temperature * outputs["log_prob"] - values).squeeze(1)
     expected, _ = by_hand(terms, list(old["policy"].parameters()), weights)
-    assert close(taken[1], expected)
+    assert close(taken["policy"], expected)
     _, actor_norms = by_hand(terms, list(old["policy"].net.parameters()), weights)
     surplus = outputs["log_prob"].detach().squeeze(1) + agent._target_entropy
-    torch.testing.assert_close(taken[2][0], -(weights * surplus).mean().reshape(1), rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(taken["entropy"][0], -(weights * surplus).mean().reshape(1), rtol=1e-4, atol=1e-6)
     agent.memory.selection.settle()
-    if sampler in ("adaptive", "predictive"):
-        assert (pending.gradient_norm["critic"] - critic_norms).abs().max() <= 1e-4 * critic_norms.mean()
-        assert (pending.gradient_norm["actor"] - actor_norms).abs().max() <= 1e-4 * actor_norms.mean()
-    if sampler == "prioritized":
-        found = torch.stack(pending.td_errors).mean(dim=0)
-        assert (found - torch.stack(errors).abs().mean(dim=0).squeeze(1)).abs().max() <= 1e-5
+    check_feedback(sampler, pending, errors, critic_norms, actor_norms)
     if sampler in ("adaptive", "prioritized"):
         assert weights.std() > 1e-3
 
@@ -175,20 +195,10 @@ def test_deterministic_actors(kind, sampler) -> None:
     step(agent)
     names = ["critic"] if kind is DDPG else ["critic_1", "critic_2"]
     old = {name: unhooked(model) for name, model in agent.models.items()}
-    taken = {}
-    for name, optimizer in (("critics", agent.critic_optimizer), ("actor", agent.policy_optimizer)):
-        optimizer.register_step_pre_hook(
-            lambda own, *_, name=name: taken.update(
-                {name: [p.grad.clone() for group in own.param_groups for p in group["params"]]}
-            )
-        )
+    taken = gradients_of_next_update(agent, ("critic", "policy"))
     agent.update(timestep=0, timesteps=1000)
-    pending = agent.memory.selection.pending
+    pending, observations, actions, rewards, following, ends = last_batch(agent)
     weights = pending.weights
-    columns = ["observations", "actions", "rewards", "next_observations", "terminated"]
-    observations, actions, rewards, following, ends = agent.memory.sample_by_index(
-        columns, indexes=agent.memory.sampling_indexes
-    )[0]
     with torch.no_grad():
         inputs = {"observations": following}
         inputs["taken_actions"] = old["target_policy"].act(inputs, role="")[0].clamp(-1, 1)
@@ -198,19 +208,14 @@ def test_deterministic_actors(kind, sampler) -> None:
     errors = [old[name].act(inputs, role="")[0] - target for name in names]
     parameters = [p for name in names for p in old[name].parameters()]
     expected, critic_norms = by_hand(sum(error.square() for error in errors).squeeze(1), parameters, weights)
-    assert close(taken["critics"], expected)
+    assert close(taken["critic"], expected)
     policy, critic = old["policy"], unhooked(agent.models[names[0]])
     inputs["taken_actions"] = policy.act({"observations": observations}, role="")[0]
     terms = -critic.act(inputs, role="")[0].squeeze(1)
     expected, actor_norms = by_hand(terms, list(policy.parameters()), weights)
-    assert close(taken["actor"], expected)
+    assert close(taken["policy"], expected)
     agent.memory.selection.settle()
-    if sampler in ("adaptive", "predictive"):
-        assert (pending.gradient_norm["critic"] - critic_norms).abs().max() <= 1e-4 * critic_norms.mean()
-        assert (pending.gradient_norm["actor"] - actor_norms).abs().max() <= 1e-4 * actor_norms.mean()
-    if sampler == "prioritized":
-        found = torch.stack(pending.td_errors).mean(dim=0)
-        assert (found - torch.stack(errors).abs().mean(dim=0).squeeze(1)).abs().max() <= 1e-5
+    check_feedback(sampler, pending, errors, critic_norms, actor_norms)
     spread = agent.memory.selection.sampler.probabilities().std()
     assert spread == 0 if sampler == "uniform" else spread > 0
     assert attachment.metrics()["effective_sample_size"] > 0
