@@ -27,7 +27,9 @@ SAMPLERS = [
     Adaptive(),
     Adaptive(nu="auto", forget_every=9),
     Predictive(refresh_every=10),
+    Predictive(refresh_every=10, forecast="deviation"),
 ]
+SEPARATE = "predictive:networks=separate,forecast=deviation"
 MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000
 AGENTS = {
     "sac": SAC(),
@@ -179,7 +181,7 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
     config = Training(
         task="InvertedPendulum-v5",
         agent=agent,
-        samplers=("uniform", "prioritized", "adaptive", "predictive"),
+        samplers=("uniform", "prioritized", "adaptive", "predictive", "laber", SEPARATE),
         seeds=(0, 1),
         env_steps=200,
         updates_per_round=2,
