@@ -97,8 +97,8 @@ learn-dqn: .venv/games ## Train DQN on CartPole, MinAtar, Pong and LunarLander; 
 	$(BIN)/python benchmarks/learn_dqn.py --table
 
 results: .venv/demo ## Rebuild every table, figure and number of docs/results and docs/variance.md from results
-	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid"
-	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg
+	$(BIN)/aes-rl report results/grid --output docs/results --title "The grid" --window 10
+	$(BIN)/aes-rl report results/unfinished/walker2d-ddpg --output .venv/walker2d-ddpg --window 10
 	cp .venv/walker2d-ddpg/figures/variance_ddpg.svg docs/results/figures/variance_walker2d_ddpg.svg
 	$(BIN)/python reproduction/compare_with_published.py
 	$(BIN)/python -m scripts.results_pages.render
