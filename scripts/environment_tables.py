@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+from scripts import markers
+
 ROOT = Path(__file__).parent.parent
 PAGE, RESULT = ROOT / "docs" / "decisions" / "environments.md", ROOT / "benchmarks" / "results" / "environments.json"
 LIMIT = "(ours - 1 µs) / mj_step"
@@ -34,10 +36,7 @@ def groups() -> list[str]:
 
 def with_tables(page: str) -> str:
     """The page with its tables between the markers made anew."""
-    for marker, table in {"environments": steps, "uneven": groups}.items():
-        begin, end = f"<!-- {marker} -->\n", f"<!-- /{marker} -->"
-        page = page[: page.index(begin) + len(begin)] + "\n".join(table()) + "\n" + page[page.index(end) :]
-    return page
+    return markers.filled(markers.filled(page, "environments", steps()), "uneven", groups())
 
 
 if __name__ == "__main__":

@@ -1,11 +1,22 @@
-"""The table of docs/network-draws.md, from results/network-draws: python -m scripts.network_draws."""
+"""The tables of docs/network-draws.md: python -m scripts.network_draws.
+
+The first is from long runs in results/small-batches, the second from short ones in results/network-draws.
+"""
 
 import csv
 import gzip
+import json
+from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
+
+import numpy as np
+
+from scripts import markers
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "network-draws.md", ROOT / "results" / "network-draws"
+LONG_RUNS = ROOT / "results" / "small-batches"
 FIRST_STEP = 10_000
 """Of the readings that count."""
 RUNS = tuple((task, agent) for agent in ("sac", "ddpg") for task in ("HalfCheetah-v5", "Hopper-v5"))
@@ -32,16 +43,83 @@ def table() -> list[str]:
     for task, agent in RUNS:
         for network, name in NETWORKS.items():
             cells = [readings(task, agent, sampler, network) for sampler in NAMES]
-            numbers = [f"{sum(c) / len(c):.2f} ({min(c):.2f})".replace("-", "−") for c in cells]
+            numbers = map(_mean_and_lowest, cells)
             rows.append(f"| {task}, {agent.upper()}, {name} | " + " | ".join(numbers) + " |")
     return rows
 
 
-def with_table(page: str) -> str:
-    """The page with its table made anew."""
-    begin, end = "<!-- network-draws -->\n", "<!-- /network-draws -->"
-    return page[: page.index(begin) + len(begin)] + "\n".join(table()) + "\n" + page[page.index(end) :]
+ONE_DRAW, SEPARATE = "predictive", "predictive:networks=separate,forecast=deviation"
+
+
+@cache
+def long_readings(cell: str, sampler: str, network: str) -> dict[int, list[float]]:
+    """Captured fractions of a network's gradient in the second half of a long run, by seed."""
+    steps = json.loads((LONG_RUNS / cell / "config.json").read_text())["env_steps"]
+    found: dict[int, list[float]] = {}
+    with gzip.open(LONG_RUNS / cell / "metrics.csv.gz", "rt", newline="") as file:
+        for row in csv.DictReader(file):
+            is_wanted = (row["sampler"], row["metric"]) == (sampler, f"captured_fraction_{network}")
+            if is_wanted and 2 * int(row["env_step"]) >= steps:
+                found.setdefault(int(row["seed"]), []).append(float(row["value"]))
+    return found
+
+
+def long_cells() -> Iterator[tuple[str, str, int]]:
+    """Folder, task and batch size of every complete cell with one update per step."""
+    for path in LONG_RUNS.glob("*/config.json"):
+        config = json.loads(path.read_text())
+        if config["steps_per_round"] == 1:
+            yield path.parent.name, config["task"], config["sac"]["batch_size"]
+
+
+def long_table() -> list[str]:
+    """Mean and lowest reading per cell and network, with one draw and with separate draws."""
+    rows = ["| | critics, one draw | critics, separate | actor, one draw | actor, separate |", "|---|---|---|---|---|"]
+    for cell, task, size in sorted(long_cells(), key=lambda one: one[1:]):
+        cells = []
+        for network in NETWORKS:
+            for sampler in (ONE_DRAW, SEPARATE):
+                values = [value for of_seed in long_readings(cell, sampler, network).values() for value in of_seed]
+                cells.append(_mean_and_lowest(values))
+        rows.append(f"| {task}, batch {size} | " + " | ".join(cells) + " |")
+    return rows
+
+
+def gain(network: str) -> np.ndarray:
+    """Separate draws minus one draw, means over the second half, of the same seeds: [cells, seeds]."""
+    differences = []
+    for cell, *_ in long_cells():
+        one, separate = (long_readings(cell, sampler, network) for sampler in (ONE_DRAW, SEPARATE))
+        differences.append([np.mean(separate[seed]) - np.mean(one[seed]) for seed in sorted(one)])
+    return np.array(differences)
+
+
+def interval(values: np.ndarray) -> str:
+    """The mean over cells and seeds, with its 95 % bootstrap interval over seeds within cells."""
+    generator = np.random.default_rng(0)
+    chosen = generator.integers(0, values.shape[1], (10_000, *values.shape))
+    means = np.take_along_axis(values[None], chosen, axis=2).mean(axis=(1, 2))
+    low, high = np.percentile(means, [2.5, 97.5])
+    return f"{values.mean():.2f} ({low:.2f} to {high:.2f})"
+
+
+def gains() -> str:
+    """What separate draws change, as a sentence."""
+    return (
+        "Separate draws minus one draw with the same seed, mean over these cells (95 % bootstrap interval): critics "
+        f"{interval(gain('critic'))}, actor {interval(gain('actor'))}."
+    )
+
+
+def _mean_and_lowest(values: Sequence[float]) -> str:
+    return f"{sum(values) / len(values):z.2f} ({min(values):z.2f})".replace("-", "−")
+
+
+def with_tables(page: str) -> str:
+    """The page with its tables made anew."""
+    page = markers.filled(page, "long-runs", [*long_table(), "", gains()])
+    return markers.filled(page, "network-draws", table())
 
 
 if __name__ == "__main__":
-    PAGE.write_text(with_table(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE.read_text()))

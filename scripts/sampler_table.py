@@ -14,6 +14,7 @@ from aes_rl import Predictive
 from aes_rl.lab.commands.score import parse
 from aes_rl.lab.recorded import find
 from aes_rl.lab.score import TOLERANCE, Score, score_of, write
+from scripts import markers
 
 ROOT = Path(__file__).parent.parent
 PAGE, RECORDED = ROOT / "docs" / "samplers" / "index.md", ROOT / "results" / "samplers" / "recorded.csv"
@@ -98,8 +99,7 @@ def table() -> list[str]:
 
 def with_table(page: str) -> str:
     """The page with its table made anew."""
-    begin, end = "<!-- sampler-table -->\n", "<!-- /sampler-table -->"
-    return page[: page.index(begin) + len(begin)] + "\n".join(table()) + "\n" + page[page.index(end) :]
+    return markers.filled(page, "sampler-table", table())
 
 
 def main() -> None:

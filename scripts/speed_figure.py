@@ -1,16 +1,16 @@
-"""Figure and table of docs/speed.md, from benchmarks/results/train.json: python -m scripts.speed_figure."""
+"""Figure and tables of docs/speed.md, from benchmarks/results: python -m scripts.speed_figure."""
 
 import json
 from pathlib import Path
 
-from scripts import svg
+from scripts import markers, svg
 
 ROOT = Path(__file__).parent.parent
 PAGE, FIGURE = ROOT / "docs" / "speed.md", ROOT / "docs" / "figures" / "training-speed.svg"
 BATCHES = (16, 64, 256)
-_BEGIN, _END = "<!-- training-speed -->\n", "\n<!-- /training-speed -->"
 _LEFT, _RIGHT, _TOP, _ROW = 24.0, 410.0, 56, 74
 _COLOURS = {"predictive": svg.COLOURS["predictive"], "sb3": "#8a8a8a"}
+_PRECISIONS = {"float32": "float32", "tf32": "TF32"}
 _NAMES = {"predictive": "aes-rl, predictive selection", "sb3": "Stable-Baselines3"}
 
 
@@ -20,7 +20,7 @@ def steps_per_second(threads: int) -> dict[tuple[str, int], float]:
     return {(name, size): rates[f"{name}, batch {size}, {threads} threads"] for name in _NAMES for size in BATCHES}
 
 
-def table() -> str:
+def table() -> list[str]:
     """Speed-ups by batch size: against Stable-Baselines3's default batch of 256, and against the same batch."""
     result = _result()
     rows = ["| our batch | over its default, 256 | over the same batch | its default, 2 threads |", "|---|---|---|---|"]
@@ -29,7 +29,26 @@ def table() -> str:
         same = result.get(f"speedup_vs_sb3_batch_{size}", default)
         two_threads = result[f"speedup_vs_sb3_default_batch_{size}_2_threads"]
         rows.append(f"| {size} | {default:.1f}× | {same:.1f}× | {two_threads:.1f}× |")
-    return "\n".join(rows)
+    return rows
+
+
+def populations() -> list[str]:
+    """Speed of whole populations on a GPU; of repeated measurements the last."""
+    found = json.loads((ROOT / "benchmarks" / "results" / "populations.json").read_text())["populations"]
+    newest = found[-1]["version"]
+    of = {
+        tuple(row[name] for name in ("task", "batch", "members", "precision")): row
+        for row in found
+        if row["version"] == newest
+    }
+    rows = [
+        "| task | batch | members | precision | steps of all per second | agent-steps/s | environments alone |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    for (task, batch, members, precision), row in sorted(of.items()):
+        speeds = f"{row['iterations_per_s']:,.0f} | {row['agent_steps_per_s']:,} | {row['environments_us']:,.0f} µs"
+        rows.append(f"| {task} | {batch} | {members} | {_PRECISIONS[precision]} | {speeds} |")
+    return rows
 
 
 def figure() -> str:
@@ -51,9 +70,9 @@ def figure() -> str:
     return svg.page(480, height, "Training speed of aes-rl and Stable-Baselines3 by batch size", elements)
 
 
-def with_table(page: str) -> str:
-    """The page with its table between the markers made anew."""
-    return page[: page.index(_BEGIN) + len(_BEGIN)] + table() + page[page.index(_END) :]
+def with_tables(page: str) -> str:
+    """The page with its tables made anew."""
+    return markers.filled(markers.filled(page, "training-speed", table()), "populations", populations())
 
 
 def _result() -> dict:
@@ -62,4 +81,4 @@ def _result() -> dict:
 
 if __name__ == "__main__":
     FIGURE.write_text(figure())
-    PAGE.write_text(with_table(PAGE.read_text()))
+    PAGE.write_text(with_tables(PAGE.read_text()))

@@ -10,14 +10,22 @@ import numpy as np
 from aes_rl import paper
 from aes_rl.report.curves import Array
 from aes_rl.report.statistics import Interval, pooled_permutation_test, probability_of_improvement, with_interval
+from scripts import svg
 from scripts.results_pages import data
-from scripts.results_pages.tables import fraction, p_value, table
+from scripts.results_pages.tables import fraction, p_value, score, table
 
 BEST = "predictive:networks=separate,forecast=deviation"
 SEEDS = tuple(range(101, 111))
 LEAST_DIFFERENCE = -0.05
 """H256 holds if the whole interval of the difference of normalised scores lies above."""
 _REPETITIONS = 10_000
+SIZES = (16, 64, 256)
+COMPARED = {
+    "uniform": ("uniform replay", "#777777", "none"),
+    "predictive": ("predictive, one draw", svg.COLOURS["predictive"], "4 4"),
+    BEST: ("predictive, a draw for each network", svg.COLOURS["predictive"], "none"),
+}
+"""The samplers of every cell: name in tables and figures, colour, dashes."""
 
 
 class Side(NamedTuple):
@@ -116,9 +124,87 @@ def _difference(ours: Array, theirs: Array) -> float:
     return float(ours.mean() - theirs.mean())
 
 
-def has_runs() -> bool:
-    """Whether a hypothesis has a number yet."""
-    return any(answer(hypothesis) for hypothesis in HYPOTHESES)
+def is_confirmed_so_far(name: str) -> bool:
+    """Whether the interval lies where the hypothesis puts it, over the tasks that are complete."""
+    hypothesis = next(one for one in HYPOTHESES if one.name == name)
+    found = answer(hypothesis)
+    return found is not None and found.interval.low > (LEAST_DIFFERENCE if hypothesis.is_difference else 0.5)
+
+
+def improvement(size: int, sampler: str = BEST) -> str:
+    """Probability that a run of the sampler beats one of uniform replay with the same batch, on the complete tasks."""
+    ours, theirs = (
+        np.stack([returns(task, Side(s, size)) for task in tasks_done()], axis=1) for s in (sampler, "uniform")
+    )
+    return _with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
+
+
+def _with_ends(interval: Interval) -> str:
+    return f"{fraction(interval.value)} ({fraction(interval.low)} to {fraction(interval.high)})"
+
+
+def tasks_done() -> list[str]:
+    """Tasks with all runs of batches of 16 and 64."""
+    sides = [Side(sampler, size) for sampler in COMPARED for size in (16, 64)]
+    return [task for task in paper.TASKS if all(len(returns(task, side)) for side in sides)]
+
+
+def tasks_in_words() -> str:
+    """These tasks as part of a sentence."""
+    *first, last = tasks_done()
+    return f"{', '.join(first)} and {last}"
+
+
+def fresh_scores() -> str:
+    """Mean return during training of the complete cells, with its standard deviation over seeds."""
+    lines = []
+    for task in paper.TASKS:
+        for size in SIZES:
+            own = [returns(task, Side(sampler, size)) for sampler in COMPARED]
+            if all(len(one) for one in own):
+                lines.append([task, str(size), *(f"{score(one.mean())} ± {score(one.std(ddof=1))}" for one in own)])
+    return table(["task", "batch size", *(name for name, _, _ in COMPARED.values())], lines)
+
+
+def batch_figure() -> str:
+    """Mean return during training against the batch size, with its standard error; a panel per complete task."""
+    top, height, width, gap, columns, footer = 80.0, 160.0, 128.0, 24.0, 3, 44.0
+    elements = []
+    for number, (name, colour, dashes) in enumerate(COMPARED.values()):
+        y = 22.0 + 20 * number
+        elements += [svg.path([(24, y), (56, y)], colour, 2.5, dashes), svg.text(64, y + 4.5, name)]
+    for number, task in enumerate(tasks_done()):
+        left = 24 + (width + gap) * (number % columns)
+        bottom = top + height + (height + footer) * (number // columns)
+        elements += _panel(task, left, bottom, width, height - 40)
+    rows = -(-len(tasks_done()) // columns)
+    total = int(top + rows * (height + footer))
+    elements.append(svg.text(24 + (width + gap) * 1.5 - gap / 2, total - 4, "batch size", "middle"))
+    return svg.page(480, total + 8, "Mean return during training against the batch size", elements)
+
+
+def _panel(task: str, left: float, bottom: float, width: float, height: float) -> list[str]:
+    found = {
+        sampler: {size: own for size in SIZES if len(own := returns(task, Side(sampler, size)))} for sampler in COMPARED
+    }
+    at_64 = [score(found[sampler][64].mean()) for sampler in ("uniform", BEST)]
+    highest = 1.1 * max(own.mean() for by_size in found.values() for own in by_size.values())
+    elements = [
+        svg.text(left + width / 2, bottom - height - 24, task, "middle", style='font-weight="600"'),
+        svg.text(left + width / 2, bottom - height - 8, f"{at_64[0]} → {at_64[1]} at 64", "middle"),
+        svg.line(left, bottom, left + width, bottom),
+    ]
+    across = {size: left + 24 + place * (width - 48) / 2 for place, size in enumerate(SIZES)}
+    elements += [svg.text(x, bottom + 18, str(size), "middle") for size, x in across.items()]
+    for shift, (sampler, (_, colour, dashes)) in zip((-3, 0, 3), COMPARED.items(), strict=True):
+        points = []
+        for size, own in found[sampler].items():
+            x, y = across[size] + shift, bottom - own.mean() / highest * height
+            error = own.std(ddof=1) / len(own) ** 0.5 / highest * height
+            points.append((x, y))
+            elements += [svg.line(x, y - error, x, y + error, colour, 1.5), svg.dot(x, y, colour, 3.5)]
+        elements.append(svg.path(points, colour, 2.5, dashes))
+    return elements
 
 
 def hypotheses_table() -> str:
@@ -129,7 +215,6 @@ def hypotheses_table() -> str:
         if found is None:
             lines.append([hypothesis.name, hypothesis.words, "–", "–", f"open: 0 of {len(hypothesis.tasks)} tasks"])
         else:
-            ends = f"{fraction(found.interval.low)} to {fraction(found.interval.high)}"
-            number = f"{fraction(found.interval.value)} ({ends})"
+            number = _with_ends(found.interval)
             lines.append([hypothesis.name, hypothesis.words, number, p_value(found.p), found.verdict(hypothesis)])
     return table(["", "hypothesis", "number (95 % interval)", "p", "verdict"], lines)

@@ -54,5 +54,6 @@ if __name__ == "__main__":
         path.write_text(render(template))
     figures = target / "results" / "figures"
     figures.mkdir(exist_ok=True)
-    (figures / "small_batches.svg").write_text(small_batches.batch_figure())
+    (figures / "small_batches.svg").write_text(confirmation.batch_figure())
+    (figures / "small_batches_pilot.svg").write_text(small_batches.batch_figure())
     (figures / "small_batches_time.svg").write_text(small_batches.time_figure())

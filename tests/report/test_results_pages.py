@@ -12,7 +12,8 @@ from scripts.results_pages import tables
 PROJECT = Path(__file__).parents[2]
 PAGES = (
     "results/index.md", "results/deviations.md", "variance.md",
-    "results/figures/small_batches.svg", "results/figures/small_batches_time.svg",
+    "results/figures/small_batches.svg", "results/figures/small_batches_pilot.svg",
+    "results/figures/small_batches_time.svg",
 )  # fmt: skip
 IDIOMS = (
     r"told apart", r"on the way", r"of then\b", r"as ever", r"as it was", r"came of it", r"far more\b", r"gives up",
