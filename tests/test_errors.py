@@ -58,6 +58,7 @@ BAD_CONFIGURATIONS = [
     ),
     (lambda: Sampler([Uniform()], capacity=5, backend="numba", device="cuda"), r"runs on the CPU, not on cuda"),
     (lambda: SAC(squashing_epsilon=-1e-7), r"squashing_epsilon is -1e-07"),
+    (lambda: SAC(norm_metric="l2"), r"norm_metric is 'l2'"),
     (lambda: SAC(policy_regularization=-1.0), r"policy_regularization is -1.0"),
     (lambda: make_replay(seeds=[1, 2]), r"1 samplers and 2 seeds"),
     (lambda: make_replay(observation_size=0), r"observation_size is 0"),

@@ -224,12 +224,18 @@ def test_sac_policy_has_log_deviations_from_minus_20_to_2() -> None:
     torch.testing.assert_close(log_probability, by_hand.expand(MEMBERS, 1), rtol=1e-9, atol=0)
 
 
+@pytest.mark.parametrize("metric", ["euclidean", "adam"])
 @pytest.mark.parametrize("name", CONFIGS)
-def test_norms_equal_the_slow_twin_and_weights_are_undone(name) -> None:
+def test_norms_equal_the_slow_twin_and_weights_are_undone(name, metric) -> None:
+    """In Adam's metric every squared component is multiplied by what Adam would scale it with at the time."""
     agent = agent_of(name)
+    agent.norm_metric = metric
+    for seed in (1, 2):
+        agent.update(*data(agent, seed), None)
     batch, weights, noise = data(agent)
     draws = noise.view(MEMBERS, BATCH, -1)
     reference = twin_of(agent, name)
+    scales = {network: [part for layer in layers for part in layer] for network, layers in agent.metric().items()}
     update = agent.update(batch, weights, noise, EVERYBODY)
     # One sample at a time, with weight one: the gradient that the update itself computes.
     for position in range(BATCH):
@@ -238,10 +244,21 @@ def test_norms_equal_the_slow_twin_and_weights_are_undone(name) -> None:
         alone.update(single, torch.ones(MEMBERS, 1), draws[:, position].contiguous(), None)
         for network in update.signals.gradient_norm:
             squares = sum(
-                parameter.grad.view(MEMBERS, -1).square().sum(1) for parameter in getattr(alone, network).parameters()
+                (parameter.grad.square() * (scale if metric == "adam" else 1)).view(MEMBERS, -1).sum(1)
+                for parameter, scale in zip(getattr(alone, network).parameters(), scales[network], strict=True)
             )
             found = update.signals.gradient_norm[network][:, position]
             assert torch.allclose(found, squares, rtol=1e-9), network
+
+
+@pytest.mark.parametrize("name", ["ddpg", "sac"])
+def test_adams_metric_before_its_first_step(name) -> None:
+    """There is no mean square yet: norms are Euclidean, not divided by almost nothing."""
+    one, other = agent_of(name), agent_of(name)
+    one.norm_metric = "adam"
+    torch.testing.assert_close(
+        *(agent.update(*data(one), EVERYBODY).signals.gradient_norm for agent in (one, other)), rtol=1e-12, atol=0
+    )
 
 
 @pytest.mark.parametrize("name", CONFIGS)

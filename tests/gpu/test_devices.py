@@ -35,6 +35,7 @@ AGENTS = {
     "sac": SAC(),
     "sac with value": SAC(value_function=True),
     "sac, critic first": SAC(critic_first=True, squashing_epsilon=1e-7),
+    "sac, Adam's metric": SAC(norm_metric="adam"),
     "ddpg": DDPG(),
     "ddpg, action first": DDPG(critic_action_layer=0),
     "ddpg, critic first": DDPG(critic_first=True),

@@ -152,4 +152,4 @@ def test_measuring_disturbs_nothing() -> None:
     measure(learner, replay, BATCH, metric="adam")
     after = {**learner.state_dict(), **replay.state_dict()}
     assert all(torch.equal(value, after[name]) for name, value in before.items())
-    assert all(network.metric is None for network in learner.trained().values())
+    assert learner.norm_metric == "euclidean"

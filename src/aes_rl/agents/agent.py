@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,6 +17,9 @@ from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
 
 Array = NDArray[np.floating]
+Metric = Literal["euclidean", "adam"]
+"""How the squared gradient components of a sample are summed: as they are, or scaled as Adam's step scales them."""
+METRICS: tuple[Metric, ...] = ("euclidean", "adam")
 
 
 class Update(NamedTuple):
@@ -28,6 +31,9 @@ class Update(NamedTuple):
 
 class AbstractAgent(ABC):
     """An agent of P members. Actions are in [−1, 1]; losses and signals are those before an update."""
+
+    norm_metric: Metric = "euclidean"
+    """Metric of the reported gradient norms."""
 
     @abstractmethod
     def noise_size(self, batch_size: int) -> int:
@@ -101,6 +107,12 @@ class AbstractAgent(ABC):
     @abstractmethod
     def metric(self) -> dict[str, list[tuple[Tensor, Tensor]]]:
         """Adam's diagonal metric for every trained network: the factors of the squared gradient components."""
+
+    def prepare_norms(self) -> None:
+        """Let the next passes compute norms in the agent's metric, with the scales that Adam has now."""
+        scales = self.metric() if self.norm_metric == "adam" else {}
+        for name, network in self.trained().items():
+            network.metric = scales.get(name)
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:

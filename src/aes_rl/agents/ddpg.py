@@ -9,7 +9,7 @@ from torch import Tensor
 from typing_extensions import override
 
 from aes_rl import checks
-from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
+from aes_rl.agents.agent import METRICS, AbstractAgent, Metric, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import initialise
 from aes_rl.backends import side_stream_of
@@ -45,6 +45,9 @@ class DDPG:
     """σ of the Ornstein–Uhlenbeck exploration noise."""
     last_layer_bound: float = 3e-3
     """The last layers of actor and critic are initialised uniformly in ± this bound."""
+    norm_metric: Metric = "euclidean"
+    """Metric of the gradient norms that samplers learn from: "adam" scales every component as Adam's step does, so that
+    a norm is the size of the sample's own step. It costs more per update (docs/gradients.md)."""
     batch_size: int = 64
     """|Ψ|: draws per update."""
     warm_up_steps: int | None = None
@@ -61,6 +64,7 @@ class DDPG:
             checks.non_negative(name, getattr(self, name))
         checks.fraction("discount", self.discount)
         checks.fraction("target_rate", self.target_rate)
+        checks.choice("norm_metric", self.norm_metric, METRICS)
         checks.count("batch_size", self.batch_size)
         if self.warm_up_steps is not None:
             checks.count("warm_up_steps", self.warm_up_steps)
@@ -72,6 +76,7 @@ class DDPGAgent(AbstractAgent):
     def __init__(self, config: DDPG, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
+        self.norm_metric = config.norm_metric
         sizes = (observation_size, *config.hidden, action_size)
         critic_sizes = (observation_size, *config.hidden, 1)
         self.actor, self.target_actor = (Perceptron(members, sizes) for _ in range(2))
@@ -124,6 +129,7 @@ class DDPGAgent(AbstractAgent):
     ) -> Update:
         del noise
         actor_batch, actor_weights = (batch, weights) if actor is None else actor
+        self.prepare_norms()
         with self._side_stream:
             next_value = self._next_value(batch.next_observation)
             critic_tap = self._critic.tap(*weights.shape)

@@ -129,9 +129,12 @@ class Adam:
             yield block, block.grad, *moments, self._targets.get(number)
 
     def metric(self, number: int, network: Perceptron) -> list[tuple[Tensor, Tensor]]:
-        """1/(√v̂ + ε)² per parameter, layer by layer: in this metric, a gradient's norm is that of its Adam step."""
+        """1/(√v̂ + ε)² per parameter, layer by layer: in this metric, a gradient's norm is that of its Adam step.
+
+        Before the first step there is no v̂, and the factors are 1.
+        """
         corrected = self._squares[number] / (1 - 0.999 ** self._steps[number]).clamp(min=1e-12)
-        scale = (corrected.sqrt() + 1e-8).reciprocal().square()
+        scale = (corrected.sqrt() + 1e-8).reciprocal().square().where(self._steps[number] > 0, 1.0)
         weights_and_biases = _views(scale, list(network.parameters()))
         return list(zip(weights_and_biases[::2], weights_and_biases[1::2], strict=True))
 

@@ -11,7 +11,7 @@ from torch.nn.functional import softplus
 from typing_extensions import override
 
 from aes_rl import checks
-from aes_rl.agents.agent import AbstractAgent, Update, critic_objective, norms_of, weighted
+from aes_rl.agents.agent import METRICS, AbstractAgent, Metric, Update, critic_objective, norms_of, weighted
 from aes_rl.agents.learner import Adam, Learner, copy_of, differentiate
 from aes_rl.agents.networks import TwinCritic, initialise
 from aes_rl.backends import fused, side_stream_of
@@ -54,6 +54,9 @@ class SAC:
     with which the entropy term no longer penalises actions very close to ±1."""
     reward_scale: float = 1.0
     """Factor of every reward in the critics' targets."""
+    norm_metric: Metric = "euclidean"
+    """Metric of the gradient norms that samplers learn from: "adam" scales every component as Adam's step does, so that
+    a norm is the size of the sample's own step. It costs more per update (docs/gradients.md)."""
     batch_size: int = 256
     """|Ψ|: draws per update."""
     warm_up_steps: int | None = None
@@ -72,6 +75,7 @@ class SAC:
         checks.positive("initial_entropy_coefficient", self.initial_entropy_coefficient)
         for name in ("policy_regularization", "squashing_epsilon"):
             checks.non_negative(name, getattr(self, name))
+        checks.choice("norm_metric", self.norm_metric, METRICS)
         checks.count("batch_size", self.batch_size)
         if self.warm_up_steps is not None:
             checks.count("warm_up_steps", self.warm_up_steps)
@@ -95,6 +99,7 @@ class SACAgent(AbstractAgent):
     def __init__(self, config: SAC, observation_size: int, action_size: int, streams: Streams):
         members = len(streams.seeds)
         self.config = config
+        self.norm_metric = config.norm_metric
         self.observation_size, self.action_size = observation_size, action_size
         self.target_entropy = -float(action_size) if config.target_entropy is None else config.target_entropy
         self.actor = Perceptron(members, [observation_size, *config.hidden, 2 * action_size])
@@ -155,6 +160,7 @@ class SACAgent(AbstractAgent):
         config, shape = self.config, weights.shape
         actor_batch, actor_weights = (batch, weights) if actor is None else actor
         observation = actor_batch.observation
+        self.prepare_norms()
         draws = noise.view(*shape, -1, self.action_size)
 
         with self._side_stream:

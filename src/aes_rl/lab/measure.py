@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,13 +17,13 @@ from torch import Tensor
 
 from aes_rl import checks
 from aes_rl.agents import AbstractAgent
+from aes_rl.agents.agent import Metric
 from aes_rl.errors import UserError
 from aes_rl.lab.variance import captured_fraction, cost, fraction_of_costs, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
 from aes_rl.samplers.rule import candidates_per_draw
 from aes_rl.types import CRITIC, Signals
 
-Metric = Literal["euclidean", "adam"]
 _CHUNK = 1024
 """Slots whose gradients are computed at a time."""
 _RESAMPLES = 200
@@ -136,9 +136,8 @@ def expected_norms(
     mean_gradient = {
         name: [torch.zeros_like(p, dtype=torch.float64) for p in net.parameters()] for name, net in networks.items()
     }
+    own_metric, agent.norm_metric = agent.norm_metric, metric
     try:
-        for name, network in networks.items():
-            network.metric = scales[name] if metric == "adam" else None
         for chunk in signals_by_chunk(agent, replay, slots, noise_samples, seed):
             for name, norm in chunk.signals.gradient_norm.items():
                 if name not in norms:
@@ -149,8 +148,7 @@ def expected_norms(
                     assert parameter.grad is not None
                     total += parameter.grad.double() * (chunk.width / len(slots) / chunk.noise_samples)
     finally:
-        for network in networks.values():
-            network.metric = None
+        agent.norm_metric = own_metric
     of_mean = torch.zeros(members, dtype=torch.float64)
     for name, totals in mean_gradient.items():
         for total, scale in zip(totals, _flat(scales[name]), strict=True):

@@ -53,8 +53,7 @@ class CompiledAgent(AbstractAgent):
     ):
         """`program` makes the update for a batch size; `act` computes exploration actions, possibly from a state."""
         self._explores_with_state = explores_with_state
-        self.reference = reference
-        self._networks = tuple(reference.trained().values())
+        self.reference, self.norm_metric = reference, reference.norm_metric
         self._make_program, self._act = program, act
         self._batch_size = 0
         self._program: AbstractProgram | None = None
@@ -86,8 +85,9 @@ class CompiledAgent(AbstractAgent):
         norm_members: slice | None,
         actor: ActorBatch | None = None,
     ) -> Update:
-        if any(network.metric for network in self._networks):
+        if self.norm_metric != "euclidean":
             self._descend = self.reference.descend
+            self.reference.norm_metric = self.norm_metric
             return self.reference.differentiate(batch, weights, noise, norm_members, actor)
         members, size = weights.shape
         if self._program is None or self._batch_size != size:

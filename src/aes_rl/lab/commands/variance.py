@@ -9,9 +9,10 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
+from aes_rl.agents.agent import Metric
 from aes_rl.errors import UserError
 from aes_rl.lab.empirical import Comparison, compare
-from aes_rl.lab.measure import Metric, Reading, measure
+from aes_rl.lab.measure import Reading, measure
 from aes_rl.training.command import Device, loaded
 
 _WIDTH = 120
