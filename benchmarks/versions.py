@@ -36,13 +36,14 @@ def main() -> None:
     parser.add_argument("after", type=Path, nargs="?", default=Path(__file__).parents[1], help="by default this one")
     parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--only", nargs="*", default=WORKS, help="works to time, of: " + ", ".join(WORKS))
+    parser.add_argument("--threads", type=int, default=1, help="of training")
     parser.add_argument("--serve", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.serve:
         serve(args.serve)
         return
     for work in args.only:
-        with Version(args.before, work) as before, Version(args.after, work) as after:
+        with Version(args.before, work, args.threads) as before, Version(args.after, work, args.threads) as after:
             ratios = [before.seconds() / after.seconds() for _ in range(args.rounds)]
         low, middle, high = statistics.quantiles(ratios, n=4)
         print(f"{work:22} before / after {middle:.3f}, quartiles {low:.3f} to {high:.3f}", flush=True)
@@ -51,8 +52,8 @@ def main() -> None:
 class Version:
     """A process that does one work with the sources of one checkout."""
 
-    def __init__(self, checkout: Path, work: str):
-        environment = os.environ | {"PYTHONPATH": str(checkout.resolve() / "src"), "OMP_NUM_THREADS": "1"}
+    def __init__(self, checkout: Path, work: str, threads: int):
+        environment = os.environ | {"PYTHONPATH": str(checkout.resolve() / "src"), "OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, __file__, "--serve", work]
         self._process = subprocess.Popen(
             command, env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
@@ -127,13 +128,13 @@ def replay(name: str) -> Work:
 
 
 def training(name: str) -> Work:
-    """Whole training steps of SAC on HalfCheetah-v5, one thread."""
+    """Whole training steps of SAC on HalfCheetah-v5."""
     import torch
 
     from aes_rl import training as package
     from aes_rl.agents import SAC
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     words = name.split()
     seeds = tuple(range(6)) if "members" in words else (0,)
     workers = 1 if "workers" in words else 0
