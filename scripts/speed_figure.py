@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from aes_rl import paper
 from scripts import markers, svg
 
 ROOT = Path(__file__).parent.parent
@@ -47,7 +48,7 @@ def populations() -> list[str]:
     ]
     for (task, batch, members, precision), row in sorted(of.items()):
         speeds = f"{row['iterations_per_s']:,.0f} | {row['agent_steps_per_s']:,} | {row['environments_us']:,.0f} µs"
-        rows.append(f"| {task} | {batch} | {members} | {_PRECISIONS[precision]} | {speeds} |")
+        rows.append(f"| {paper.name_of(task)} | {batch} | {members} | {_PRECISIONS[precision]} | {speeds} |")
     return rows
 
 
