@@ -1,4 +1,4 @@
-"""The distribution over live slots, common to all rules: masses, floor, insertion clock, and placement."""
+"""The distribution over live slots, which all rules share: masses, floor, insertion clock and placement."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, Literal, get_args
@@ -24,7 +24,7 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
     floor: Float[Tensor, "P 1"]
     """κ of each member."""
     stamps: Int[Tensor, "P N"]
-    """The insertion that last wrote each slot, counted from 1; int32 is enough for two billion."""
+    """Number of the insertion that last wrote each slot, from 1; 0 for an empty slot. int32 allows two billion."""
     clock: Counter
     """Number of insertions per member so far."""
     fault: Bool[Tensor, "P"]
@@ -39,22 +39,23 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
     def place(self, uniforms: AnyArray) -> AnyArray:
         """Choose distinct slots [P, K] for K new transitions per member, stamp them and advance the clock.
 
-        Until the buffer is full, slots are appended. Then `adaptive` draws one slot from p to keep and overwrites a
-        uniform one of the others, so that a slot is overwritten with probability (1 − p)/(N − 1) exactly. Of the
-        uniforms [P, 2K], the first K draw the slots to keep, the others the slots to overwrite. The caller writes the
-        new masses.
+        Until the buffer is full, slots are filled in order. Then each member's `Overwrite` decides. For every new
+        transition, `adaptive` draws one slot from p, which is kept, and overwrites a uniform one of the others; for
+        K = 1 a slot is overwritten with probability exactly (1 − p)/(N − 1). Of the uniforms [P, 2K], the first K draw
+        the slots to keep and the others the slots to overwrite. The caller writes the new masses.
         """
 
     @abstractmethod
     def write(self, members: slice, slots: AnyArray, masses: AnyArray | Tensor, kept: AnyArray | None = None) -> None:
-        """Set the masses of live slots, where `kept` is true. Masses that are not finite and positive are rejected.
+        """Set the masses of live slots; entries where the mask `kept` is false are skipped (None: write all).
 
-        On the CPU they raise immediately. On a GPU the slot keeps its old mass and `fault` is set.
+        A mass must be finite and positive. If one is not, the backend `numba` raises; on the others the slot keeps its
+        old mass and `fault` is set, because raising would wait for the device.
         """
 
     @abstractmethod
     def refill(self, members: slice, masses: AnyArray | Tensor) -> None:
-        """Set the masses of all live slots, which are the first of those given; validates them as `write` does."""
+        """Set the masses of all n live slots to the first n of those given; they are validated as in `write`."""
 
     @abstractmethod
     def draw(self, uniforms: AnyArray) -> Draw:
@@ -62,7 +63,7 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
 
     @abstractmethod
     def is_current(self, draw: Draw) -> Bool[Tensor, "P B"] | None:
-        """Whether each drawn slot still holds the transition that was drawn; None if all are known to."""
+        """Whether each drawn slot still holds the transition that was drawn; None if all certainly do."""
 
     @abstractmethod
     def state_dict(self) -> dict[str, Tensor]:
@@ -73,13 +74,13 @@ class AbstractDistribution(ABC, Generic[AnyArray]):
         """Copy a saved state in place and recompute the sums of the tree."""
 
     def probabilities(self) -> Float[Tensor, "P n"]:
-        """The probability p(i) of every live slot. Synchronizes with the device."""
+        """The probability p(i) of every live slot. Waits for the device."""
         size = int(self.size)
         masses = self.tree.masses[:, :size]
         return (1 - self.floor) * masses / self.tree.totals + self.floor / size
 
     def check_room(self, count: int) -> None:
-        """Raise unless `count` distinct slots can be overwritten at once."""
+        """Raise unless `count` slots can be overwritten at once: up to N − 1, at least 1, as `adaptive` keeps one."""
         most = max(1, self.stamps.shape[1] - 1)
         if count > most:
             raise ValueError(

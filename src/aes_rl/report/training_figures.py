@@ -16,26 +16,30 @@ from aes_rl.report.measures import centred
 from aes_rl.report.reference import Reference
 
 _LOWEST_SHOWN = 2
-"""Percentile of the lower quartiles at which an axis of captured fractions ends, so that no spike decides it."""
+"""An axis of captured fractions starts at this percentile of the lower quartiles, so that no spike scales it."""
 _PUBLISHED: Look = ("#777777", (0, (4, 3)))
+"""Look of published curves."""
 
 
 class Outliers(NamedTuple):
-    """Readings of single seeds that are below the lower end of their axis."""
+    """How many readings of single seeds are below the lower end of their axis."""
 
     below: int
     readings: int
+    """Number of all readings."""
     lowest: float
+    """The lowest reading below its axis; 0 if there is none."""
 
 
 class Quartiles(NamedTuple):
-    """Quartiles over seeds at every step with a reading, and the readings [steps][seeds]."""
+    """Quartiles over seeds at every step with a reading, and the readings themselves."""
 
     steps: list[int]
     low: list[float]
     median: list[float]
     high: list[float]
     readings: list[list[float]]
+    """[steps][seeds]."""
 
 
 Panel = dict[str, Quartiles]
@@ -46,7 +50,8 @@ Panel = dict[str, Quartiles]
 def learning_curves(results: Results, agent: str, window: int, references: list[Reference]) -> Figure:
     """Learning curves of one agent, one panel per task: mean ± standard deviation over seeds, as in the paper.
 
-    They are smoothed by a centred mean. The trailing mean of the measures would shift them, most of all at the start.
+    They are smoothed by a centred moving average over `window` evaluations. The trailing average that the measures use
+    would shift them to the right, most at the start.
     """
     tasks = list(dict.fromkeys(c.task for c in results.curves if c.agent == agent))
     figure, axes = panels(len(tasks))
@@ -69,27 +74,27 @@ def learning_curves(results: Results, agent: str, window: int, references: list[
 
 @mpl.rc_context(LOOK)
 def captured_fractions(results: Results, agent: str) -> tuple[Figure, Outliers] | None:
-    """Captured fraction of every sampler during training, and the readings that are not on the figure."""
+    """Captured fraction of every sampler during training, and the readings below the axes; None without any reading."""
     by_task = _by_task(results.captured, agent)
     if not by_task:
         return None
     figure, axes = _drawn(by_task)
     readings, below = [], []
     for axis, (task, panel) in zip(axes, by_task.items(), strict=True):
-        lowest = np.percentile([end for quartiles in panel.values() for end in quartiles.low], _LOWEST_SHOWN)
+        lowest = np.percentile([low for quartiles in panel.values() for low in quartiles.low], _LOWEST_SHOWN)
         scale_fractions(axis, "y", float(lowest))
         axis.axhline(0, color="#999999", linewidth=0.8)
         axis.axhline(1, color="#999999", linewidth=0.8)
         label_steps(axis, task, "captured fraction")
-        own = [value for quartiles in panel.values() for values in quartiles.readings for value in values]
-        readings += own
-        below += [value for value in own if value < axis.get_ylim()[0]]
+        of_panel = [value for quartiles in panel.values() for values in quartiles.readings for value in values]
+        readings += of_panel
+        below += [value for value in of_panel if value < axis.get_ylim()[0]]
     return figure, Outliers(len(below), len(readings), min(below, default=0.0))
 
 
 @mpl.rc_context(LOOK)
 def gradient_variances(results: Results, agent: str) -> Figure | None:
-    """Gradient variance of every sampler during training."""
+    """Gradient variance of every sampler during training; None without any reading."""
     by_task = _by_task(results.variance, agent)
     if not by_task:
         return None
@@ -101,7 +106,7 @@ def gradient_variances(results: Results, agent: str) -> Figure | None:
 
 
 def _band(axis: Axes, steps: Steps, scores: Array, window: int, look: Look) -> Line2D:
-    """Mean and standard deviation over seeds: a line with a band, or a marker with a bar for one evaluation."""
+    """Draw mean ± standard deviation over seeds: a line with a band, or a marker with a bar for a single evaluation."""
     smoothed = centred(scores, window)
     mean = smoothed.mean(axis=0)
     line = _line(axis, steps.tolist(), mean.tolist(), look)
@@ -112,21 +117,21 @@ def _band(axis: Axes, steps: Steps, scores: Array, window: int, look: Look) -> L
 
 
 def _by_task(readings: Readings, agent: str) -> dict[str, Panel]:
-    """The panels of one agent, without readings of nan, where there was no variance to remove."""
+    """The panels of one agent, by task. Skips nan: no variance could be removed at that step."""
     values: dict[tuple[str, str], dict[int, list[float]]] = {}
-    for (task, own, sampler, _), points in readings.items():
-        if own == agent:
+    for (task, agent_of_run, sampler, _), points in readings.items():
+        if agent_of_run == agent:
             by_step = values.setdefault((task, sampler), {})
             for step, value in points:
-                if value == value:
+                if value == value:  # not nan
                     by_step.setdefault(step, []).append(value)
     by_task: dict[str, Panel] = {}
     for (task, sampler), by_step in values.items():
         if by_step:
             steps = sorted(by_step)
-            seeds = [by_step[step] for step in steps]
-            low, median, high = ([float(np.percentile(own, share)) for own in seeds] for share in (25, 50, 75))
-            by_task.setdefault(task, {})[sampler] = Quartiles(steps, low, median, high, seeds)
+            found = [by_step[step] for step in steps]
+            low, median, high = ([float(np.percentile(at_step, q)) for at_step in found] for q in (25, 50, 75))
+            by_task.setdefault(task, {})[sampler] = Quartiles(steps, low, median, high, found)
     return by_task
 
 
@@ -143,7 +148,7 @@ def _drawn(by_task: dict[str, Panel]) -> tuple[Figure, list[Axes]]:
 
 
 def _line(axis: Axes, steps: list[int], values: list[float], look: Look) -> Line2D:
-    """A line; a single point is a marker, since a line through it would be invisible."""
+    """Draw a line; a single point is drawn as a marker, since a line through it would be invisible."""
     marker = "o" if len(steps) == 1 else ""
     (line,) = axis.plot(steps, values, color=look[0], linestyle=look[1], linewidth=1.5, marker=marker, markersize=5)
     return line

@@ -1,4 +1,4 @@
-"""Priorities and their weights as compiled CPU loops; the references are in `priorities` and `weighting`."""
+"""Compiled CPU loops for the priorities and weights of prioritized replay, as in `priorities` and `weighting`."""
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-calls, allow-untyped-decorators
 
 import numpy as np
@@ -20,7 +20,10 @@ def reported(
     added: float,
     exponent: float,
 ) -> NDArray[np.float64]:
-    """The priorities of errors. Changes the largest so far in place; errors of overwritten slots do not count there."""
+    """The priorities of TD errors: (max(|δ|, smallest) + added)^exponent.
+
+    Updates `largest`, each member's largest priority so far, in place, from the slots that are still current.
+    """
     priorities = np.empty(error.shape)
     _reported(error, is_current, largest, smallest, added, exponent, priorities)
     return priorities
@@ -29,7 +32,7 @@ def reported(
 def annealed(
     probabilities: NDArray[np.float64], exponent: NDArray[np.float64], dtype: torch.dtype
 ) -> Float[Tensor, "p B"]:
-    """(n·p(i))^(−exponent), divided by the largest of the member's batch."""
+    """(n·p(i))^(−exponent), divided by its largest value in the member's batch; n cancels."""
     weights = np.empty(probabilities.shape, NUMPY_TYPES[dtype])
     _annealed(probabilities, exponent, weights)
     return torch.from_numpy(weights)
@@ -39,8 +42,8 @@ def annealed(
 def _reported(error, is_current, largest, smallest, added, exponent, priorities):
     for member in range(error.shape[0]):
         for position in range(error.shape[1]):
-            size = min(max(np.float64(abs(error[member, position])), smallest), LARGEST_ERROR) + added
-            priorities[member, position] = size**exponent
+            shifted = min(max(np.float64(abs(error[member, position])), smallest), LARGEST_ERROR) + added
+            priorities[member, position] = shifted**exponent
             if is_current[member, position]:
                 largest[member, 0] = max(largest[member, 0], priorities[member, position])
 

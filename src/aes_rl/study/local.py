@@ -1,4 +1,4 @@
-"""Run groups in processes of this machine."""
+"""Trains run groups in worker processes on this machine."""
 
 import os
 import signal
@@ -14,16 +14,16 @@ from aes_rl.machine import core_shares, cores
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _STOP_TIMEOUT = 120
-"""Seconds that a worker has to write its last checkpoint."""
+"""Seconds that a worker has to save and exit before it is killed."""
 _MOST_LOG = 100_000_000
-"""Largest size of a worker's log in bytes."""
+"""Largest log or error report of a worker that can be read, in bytes."""
 
 
 class LocalExecutor(AbstractExecutor):
-    """Trains several groups at a time on the CPU, one per `threads` cores; on a GPU one, or several on separate cores.
+    """Trains `processes` groups at a time, by default one per `threads` cores on the CPU and one on a GPU.
 
-    On a GPU a worker has further processes, for environments and test episodes. Binding each worker to its share of the
-    cores determines their number and keeps them off the other workers' cores.
+    A worker on a GPU starts further processes, for environments and test episodes; how many follows from the cores that
+    it may use. With at least one core per worker, each worker is therefore bound to a separate share of the cores.
     """
 
     def __init__(self, processes: int | None = None, threads: int = 1, device: str = "cpu"):
@@ -32,7 +32,7 @@ class LocalExecutor(AbstractExecutor):
         self._threads = threads
         self._shares = core_shares(self.most_jobs) if is_on_gpu else []
         self._jobs: dict[frozenset[int], _Process] = {}
-        """The last job of each share of the cores."""
+        """The job that was last bound to each share of the cores."""
 
     @override
     def start(self, directory: Path) -> AbstractJob:
@@ -55,7 +55,8 @@ class _Process(AbstractJob):
         command = [sys.executable, "-m", "aes_rl.study.worker", str(directory), "--threads", str(threads)]
         with files.open_to_write(directory / "worker.log") as log:
             log.truncate(0)
-            # The worker's standard input is a pipe that ends with this process; a new session keeps Ctrl-C from it.
+            # A worker stops when its standard input is closed, which also happens if this process dies. In a session of
+            # its own it does not get the terminal's Ctrl-C.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -68,7 +69,7 @@ class _Process(AbstractJob):
         self._lifeline = self._process.stdin
 
     def bind(self, share: frozenset[int]) -> None:
-        """Restrict it, and the processes that it starts, to some cores."""
+        """Restrict the worker, and the processes that it starts, to these cores."""
         with suppress(ProcessLookupError):  # it has already ended
             os.sched_setaffinity(self._process.pid, share)
 

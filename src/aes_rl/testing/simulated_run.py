@@ -1,4 +1,4 @@
-"""Samplers in simulated runs: random but reproducible insertions, draws, feedback and forgetting."""
+"""Simulated training runs of a sampler: reproducible insertions, draws, feedback and forgetting, without a learner."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from aes_rl.types import Array, BackendName, Draw, Signal, Signals
 
 @dataclass(frozen=True)
 class Case:
-    """A sampler configuration with the number of members, capacity and backend to check it with."""
+    """A sampler configuration, and the number of members, the capacity and the backend to check it with."""
 
     config: SamplerConfig
     members: int = 1
@@ -32,15 +32,17 @@ class SavedState(NamedTuple):
     """The saved state of a `SimulatedRun`."""
 
     state: dict[str, Tensor]
+    """State of the sampler."""
     draws: int
+    """Number of draws so far: the counter of the stream of draws."""
     updates: int
 
 
 class SimulatedRun:
-    """A sampler with its random streams and a simulated learner.
+    """A sampler with its random streams, and simulated signals instead of a learner's.
 
-    The signals of a draw depend only on the member's seed, the update and the position in the batch, so two runs with
-    the same seeds get the same signals.
+    A signal depends only on the member's seed, the update and the position in the draw, not on the slot, so two runs
+    with the same seeds get the same signals.
     """
 
     def __init__(self, case: Case, seeds: Sequence[int] | None = None, total_updates: int = 1000):
@@ -53,7 +55,7 @@ class SimulatedRun:
         self.updates = 0
 
     def save(self) -> SavedState:
-        """A copy of the state."""
+        """A copy of the sampler's state and of the counters."""
         state = {name: value.clone() for name, value in self.sampler.state_dict().items()}
         return SavedState(state, int(self.draws), self.updates)
 
@@ -64,23 +66,23 @@ class SimulatedRun:
         self.updates = saved.updates
 
     def insert(self) -> Array:
-        """Write one transition per member; return its slots, [P, 1]."""
+        """Place one new transition per member; returns the slots, [P, 1]."""
         return self.sampler.place(self.streams.uniform(Stream.PLACE, self.sampler.distribution.clock, 2))
 
     def draw(self, batch: int) -> Draw:
-        """Draw a batch."""
+        """Draw `batch` slots per member."""
         draw = self.sampler.draw(self.streams.uniform(Stream.DRAW, self.draws, batch))
         self.draws += 1
         return draw
 
     def update(self, batch: int = 8) -> Draw:
-        """Draw a batch, report simulated signals and advance."""
+        """Make one update: draw `batch` slots per member, report simulated signals and advance the sampler."""
         draw = self.draw(batch)
         self.learn(draw)
         return draw
 
     def learn(self, draw: Draw) -> None:
-        """Report simulated signals for a draw, which may be from another run, and advance."""
+        """Report simulated signals for a draw, possibly one of another run, and advance the sampler."""
         self.updates += 1
         self.sampler.feedback(draw, self.signals(draw.slots.shape[1]))
         if Signal.EVERY_GRADIENT_NORM in self.sampler.needs:
@@ -88,19 +90,19 @@ class SimulatedRun:
         self.sampler.advance(self.updates)
 
     def advance(self) -> None:
-        """End an update without feedback."""
+        """Advance the sampler by one update; draws and reports nothing."""
         self.updates += 1
         self.sampler.advance(self.updates)
 
     def train(self, insertions: int, updates_each: int = 1) -> None:
-        """Insert transitions, with updates after each insertion, as in a training run."""
+        """Insert transitions one by one, with `updates_each` updates after each, as in a training run."""
         for _ in range(insertions):
             self.insert()
             for _ in range(updates_each):
                 self.update()
 
     def signals(self, batch: int) -> Signals:
-        """Simulated signals over several orders of magnitude, for every kind of rule."""
+        """Simulated TD errors and gradient norms of `batch` drawn slots; the norms span five orders of magnitude."""
         numbers = self._numbers(batch)
         return Signals(td_error=numbers.sqrt(), gradient_norm={"actor": numbers, "critic": 3 * numbers})
 

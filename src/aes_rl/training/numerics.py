@@ -1,15 +1,15 @@
-"""Process-wide torch settings of a run, in force only while it works."""
+"""Settings of torch that apply only while a run computes."""
 
 import numpy as np
 import torch
 
 
 class Numerics:
-    """A context manager; on exit the process gets its previous settings back.
+    """Context manager that changes these settings and restores the previous ones on exit. It cannot be nested.
 
-    Inside, denormal numbers (below 1e-38) are flushed to zero: weight decay produces them, and a CPU multiplies them
-    eighty times more slowly. On a GPU, the run's device is the current one, because streams and graphs are created on
-    that, and matrix products have the configured precision.
+    Denormal numbers (below 1e-38) are flushed to zero: weight decay produces them, and a CPU multiplies them eighty
+    times more slowly than others. On a GPU, the run's device becomes the current one, on which torch creates streams
+    and graphs, and matrix products get the configured precision.
     """
 
     def __init__(self, device: torch.device, tf32: bool):
@@ -32,5 +32,5 @@ class Numerics:
 
 
 def _flushes_denormals() -> bool:
-    """Whether this thread flushes denormal numbers to zero; torch has no function that tells."""
+    """Whether this thread flushes denormal numbers to zero; torch can set this but not read it."""
     return bool(np.float32(1e-40) * np.float32(1) == 0)

@@ -1,4 +1,4 @@
-"""Products of stacked matrices, by the library whose kernels suit this processor."""
+"""Batched matrix products, computed by torch or by NumPy, depending on the processor."""
 
 from collections.abc import Callable
 from functools import cache, partial
@@ -10,11 +10,11 @@ from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 _ZEN = "znver"
-"""How the names of AMD's processors begin in LLVM."""
+"""Prefix of LLVM's names for AMD's Zen processors."""
 
 
 def product(one: Tensor, other: Tensor, out: Tensor) -> Callable[[], object]:
-    """A function that writes the products of two stacks of matrices to `out`; all three keep their memory."""
+    """A function that writes the matrix products `one @ other` to `out`, in the tensors' present memory."""
     if is_by_numpy():
         _use_one_thread()
         return partial(np.matmul, one.numpy(), other.numpy(), out.numpy())
@@ -22,10 +22,10 @@ def product(one: Tensor, other: Tensor, out: Tensor) -> Callable[[], object]:
 
 
 def is_by_numpy() -> bool:
-    """Whether NumPy multiplies matrices: torch's MKL has no kernels of its own for AMD's processors, NumPy's BLAS has.
+    """Whether NumPy computes the products: on AMD's Zen processors, for which its BLAS has kernels, unlike torch's MKL.
 
-    With several threads torch does: two libraries' threads would wait for each other's work on the same cores. Nothing
-    is measured to decide, so that runs on one machine stay reproducible.
+    With several threads torch computes them, because the threads of two libraries would compete for the same cores. The
+    choice does not depend on a measurement of speed, so runs on one machine are reproducible.
     """
     return torch.get_num_threads() == 1 and _is_zen() and torch.backends.mkl.is_available()  # type: ignore[no-untyped-call]
 
@@ -38,5 +38,5 @@ def _is_zen() -> bool:
 
 @cache
 def _use_one_thread() -> None:
-    """Let NumPy's BLAS use one thread in this process, as torch does: by default it takes all cores."""
+    """Limit NumPy's BLAS to one thread, like torch, for the rest of this process; by default it uses all cores."""
     ThreadpoolController().limit(limits=1, user_api="blas")

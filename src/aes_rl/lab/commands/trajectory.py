@@ -1,4 +1,4 @@
-"""`aes-rl lab trajectory`: samplers on the policy gradient of the paper's theory, with real trajectories."""
+"""`aes-rl lab trajectory`: compares samplers on the policy gradient of the paper's theory, in a Gymnasium task."""
 
 import csv
 from dataclasses import dataclass, field
@@ -23,12 +23,12 @@ from aes_rl.samplers import Adaptive, FullInformation, Naive, Predictive, Unifor
 from aes_rl.samplers.rule import SamplerConfig
 
 Runs = dict[tuple[str, str], list[list[Costs]]]
-"""The costs of every seed, by setting and sampler."""
+"""Costs [seeds][updates], by setting ("static" or "dynamic" buffer) and sampler."""
 
 
 @dataclass(frozen=True)
 class TrajectoryExperiment:
-    """Train the policy gradient of the theory with several samplers; write regrets, captured fractions and a page."""
+    """Train with the policy gradient of the paper's theory and several samplers; write a figure, values and a page."""
 
     output: tyro.conf.Positional[Path] = Path("lab/trajectory")
     """Directory to write to."""
@@ -39,18 +39,18 @@ class TrajectoryExperiment:
     updates: int = 1000
     """T: updates per run."""
     seeds: tuple[int, ...] = (0, 1, 2)
-    """One run per seed."""
+    """One run per sampler, setting of the buffer (static or dynamic) and seed."""
     agent: Trajectory = field(default_factory=Trajectory)
     """Options of the agent."""
 
 
 def trajectory(argv: list[str]) -> None:
-    """Train, plot and write."""
+    """Train with every sampler, then write the figure, the values and the page."""
     args = tyro.cli(TrajectoryExperiment, prog="aes-rl lab trajectory", args=argv)
     if args.updates < args.capacity:
-        raise UserError(f"updates are {args.updates}; give at least the capacity, {args.capacity}")
-    first = _costs(args, Uniform(), True, args.seeds[0])
-    largest = max(costs.largest_norm for costs in first)
+        raise UserError(f"updates is {args.updates}; it must be at least the capacity, {args.capacity}")
+    with_uniform = _costs(args, Uniform(), True, args.seeds[0])
+    largest = max(costs.largest_norm for costs in with_uniform)
     jobs = [(setting, name) for setting in ("static", "dynamic") for name in _samplers(setting, largest, args)]
     runs: Runs = {}
     for setting, name in track(jobs, "training", console=Console(stderr=True)):
@@ -59,14 +59,15 @@ def trajectory(argv: list[str]) -> None:
     args.output.mkdir(parents=True, exist_ok=True)
     _write(runs, args.output / "trajectory.csv")
     caption = (
-        "Left: regret against the best distribution at every update, with a static buffer. Middle: the same with a "
-        "trajectory collected after every update. Right: captured fraction there, a moving mean over 50 updates."
+        "Left: dynamic regret (against the best distribution for each update) with a static buffer. Middle: the same "
+        "with a new trajectory after every update (dynamic buffer). Right: captured fraction with the dynamic buffer, "
+        "averaged over the last 50 updates."
     )
     figure = picture(save(_plot(runs), args.output, "trajectory"), caption)
     table = _table(runs)
     lead = (
-        f"{args.task}, {args.capacity} {args.agent.items}, {args.agent.batch_size} draws per update; G² is taken as "
-        f"{largest:.3g}."
+        f"{args.task}, {args.capacity} {args.agent.items}, {args.agent.batch_size} draws per update. G² is taken as "
+        f"{largest:.3g}, the largest squared gradient norm in a run with uniform sampling and a static buffer."
     )
     page = experiment_page(
         "The policy gradient of the theory", lead, [Section("Regret and variance", [figure])], [table]
@@ -79,7 +80,7 @@ def trajectory(argv: list[str]) -> None:
 
 
 def _samplers(setting: str, largest: float, args: TrajectoryExperiment) -> dict[str, SamplerConfig]:
-    """The samplers to compare; with a static buffer, those of the corollaries."""
+    """The samplers to compare. Those with a static buffer include the ones of Corollaries 1 and 2, with ν = G²."""
     if setting == "static":
         floor = theory.exploration(args.capacity, args.updates)
         return {
@@ -111,7 +112,7 @@ def _costs(args: TrajectoryExperiment, config: SamplerConfig, is_static: bool, s
 
 
 def _regrets(updates: list[Costs]) -> NDArray[np.float64]:
-    """Dynamic regret up to each update."""
+    """Dynamic regret up to each update, divided by |B|²."""
     return np.cumsum([costs.cost - costs.least_cost for costs in updates])
 
 
@@ -146,14 +147,24 @@ def _table(runs: Runs) -> PlainTable:
     lines = []
     for (setting, name), seeds in runs.items():
         total = np.mean([_regrets(updates)[-1] for updates in seeds])
-        trivial = np.mean([sum(costs.uniform_cost - costs.least_cost for costs in updates) for updates in seeds])
+        of_uniform = np.mean([sum(costs.uniform_cost - costs.least_cost for costs in updates) for updates in seeds])
         returns = np.mean([updates[-1].mean_return for updates in seeds])
         lines.append(
-            [f"{setting}, {name}", f"{total:.4g}", f"{trivial:.4g}", f"{1 - total / trivial:.0%}", f"{returns:.1f}"]
+            [
+                f"{setting}, {name}",
+                f"{total:.4g}",
+                f"{of_uniform:.4g}",
+                f"{1 - total / of_uniform:.0%}",
+                f"{returns:.1f}",
+            ]
         )
-    columns = ["buffer and sampler", "dynamic regret", "uniform's on the same stream", "removed", "final return"]
-    note = "Regret is divided by |B|². Samplers lead to different policies, so each has its own stream of norms."
-    return PlainTable("At the end", columns, lines, note)
+    columns = ["buffer, sampler", "dynamic regret", "regret of uniform sampling", "share removed", "mean return"]
+    note = (
+        "Regret is divided by |B|². Samplers lead to different policies and so to different norms. Each is compared "
+        "with uniform sampling on its own norms. The return is the mean over the trajectories in the buffer; those of "
+        "a static buffer are from before the first update."
+    )
+    return PlainTable("After the last update", columns, lines, note)
 
 
 def _write(runs: Runs, path: Path) -> None:

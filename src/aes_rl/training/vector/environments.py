@@ -1,4 +1,4 @@
-"""One environment per member, stepped in worker processes through shared memory while the learner updates."""
+"""Environments, one per member. Worker processes step them while the learner updates; the data is in shared memory."""
 
 from collections.abc import Sequence
 
@@ -12,10 +12,10 @@ from aes_rl.training.vector.step_data import StepData, sizes_of, step_data_size
 
 
 class Environments:
-    """The environments of all members: `send` actions, do other work, `receive` the results."""
+    """The environments of all members. To step them, `send` the actions, do other work, then `receive` the results."""
 
     def __init__(self, task: str, seeds: Sequence[int], workers: int):
-        """Reset every environment with its seed; with 0 `workers` this process steps them."""
+        """Create every environment and reset it with its seed. With `workers=0`, `receive` steps in this process."""
         self.task = task
         sizes = sizes_of(task)
         members = len(seeds)
@@ -50,7 +50,7 @@ class Environments:
             worker.receive()
 
     def send(self, action: NDArray[np.float32]) -> None:
-        """Let every environment take its action."""
+        """Start a step: give every environment its member's row of `action`, [P, A] in [−1, 1]."""
         self.data.action[...] = action
         if self._counters is not None:
             self._counters.requested += 1
@@ -58,7 +58,7 @@ class Environments:
             worker.begin_step()
 
     def receive(self) -> StepData[NDArray[np.float32]]:
-        """Wait until every environment has stepped; returns the step's data, which the next step overwrites."""
+        """Wait until every environment has stepped; returns the data of the step, which the next step overwrites."""
         if self._group is not None:
             self._group.step()
         for worker in self._workers:
@@ -66,7 +66,7 @@ class Environments:
         return self.data
 
     def save(self) -> dict[int, tuple[Saved | None, float]]:
-        """State of every member's environment between two steps, and the return so far of its episode."""
+        """Between steps: each environment's state (None if it cannot be saved) and its episode's return so far."""
         if self._group is not None:
             return {member: (state, total) for member, state, total in self._group.save()}
         for worker in self._workers:
@@ -74,7 +74,7 @@ class Environments:
         return {member: (state, total) for worker in self._workers for member, state, total in worker.receive()}
 
     def restore(self, resumptions: dict[int, Resumption]) -> None:
-        """Continue from saved states; `data.observation` then holds the current observations."""
+        """Continue from saved states, or with a new episode where there is none; updates `data.observation`."""
         if self._group is not None:
             self._group.restore(resumptions)
         for worker in self._workers:
