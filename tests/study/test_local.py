@@ -190,3 +190,16 @@ def test_two_studies_at_once_do_not_train_a_group_twice(tiny, tmp_path) -> None:
     rows = (tmp_path / "study" / groups[0].name / "evaluations.csv").read_text().splitlines()
     assert len(rows) == 1 + 4 * groups[0].runs
     assert len(run_groups(tiny)) == 2
+
+
+def test_whatever_a_failed_worker_wrote_is_its_own_failure(tmp_path, monkeypatch) -> None:
+    """Its log may hold any bytes, and the report of an earlier attempt is not this one's."""
+    worker = tmp_path / "worker"
+    worker.write_text("#!/bin/sh\nprintf 'no \\377 module' >&2\nexit 1\n")
+    worker.chmod(0o755)
+    monkeypatch.setattr(sys, "executable", str(worker))
+    (tmp_path / "failure.txt").write_text("of an earlier attempt")
+    job = LocalExecutor(1).start(tmp_path)
+    while (outcome := job.outcome()) is None:
+        time.sleep(0.01)
+    assert outcome == "no \N{REPLACEMENT CHARACTER} module\nthe worker ended with exit code 1"

@@ -10,13 +10,14 @@ from pathlib import Path
 from typing_extensions import override
 
 from aes_rl import files
+from aes_rl.errors import UserError
 from aes_rl.machine import core_shares, cores
 from aes_rl.study.schedule import AbstractExecutor, AbstractJob
 
 _STOP_TIMEOUT = 120
 """Seconds that a worker has to save and exit before it is killed."""
-_MOST_LOG = 100_000_000
-"""Largest log or error report of a worker that can be read, in bytes."""
+_MOST_SHOWN = 2000
+"""Length of the end of a worker's log, or of its error report, that is shown."""
 
 
 class LocalExecutor(AbstractExecutor):
@@ -53,6 +54,7 @@ class _Process(AbstractJob):
         self._directory = directory
         environment = os.environ | {"OMP_NUM_THREADS": str(threads)}
         command = [sys.executable, "-m", "aes_rl.study.worker", str(directory), "--threads", str(threads)]
+        (directory / "failure.txt").unlink(missing_ok=True)  # of an earlier attempt
         with files.open_to_write(directory / "worker.log") as log:
             log.truncate(0)
             # A worker stops when its standard input is closed, which also happens if this process dies. In a session of
@@ -86,10 +88,9 @@ class _Process(AbstractJob):
         if code == 0:
             return ""
         failure = self._directory / "failure.txt"
-        if code == 1 and files.is_file(failure):
-            return files.read_text(failure, _MOST_LOG).strip()
-        log = files.read_text(self._directory / "worker.log", _MOST_LOG).strip()
-        return f"{log[-2000:]}\nthe worker ended with exit code {code}".strip()
+        if code == 1 and failure.exists():
+            return _end_of(failure)
+        return f"{_end_of(self._directory / 'worker.log')}\nthe worker ended with exit code {code}".strip()
 
     @override
     def stop(self) -> None:
@@ -105,3 +106,13 @@ class _Process(AbstractJob):
     def kill(self) -> None:
         self._process.kill()
         self._process.wait()
+
+
+def _end_of(path: Path) -> str:
+    """The end of a text that a process wrote, whatever it wrote; the reason why, if it cannot be read."""
+    try:
+        with files.open_to_read(path) as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - 4 * _MOST_SHOWN))
+            return file.read().decode(errors="replace").strip()[-_MOST_SHOWN:]
+    except (OSError, UserError) as error:
+        return str(error)

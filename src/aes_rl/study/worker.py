@@ -38,7 +38,6 @@ def train_group(directory: Path, threads: int = 1) -> None:
     if run_files.is_finished(directory):
         return
     runner = Runner(run_files.read_config(directory), directory, _LOCK_TIMEOUT)
-    (directory / "failure.txt").unlink(missing_ok=True)
     try:
         last_write = 0.0
         for step in runner.steps():
