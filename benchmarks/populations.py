@@ -1,9 +1,10 @@
 """Iterations per second of populations on a GPU, with whichever version of the package is on PYTHONPATH.
 
-    python benchmarks/populations.py LABEL TASK:MEMBERS:BATCH:PRECISION …   such as  new HalfCheetah-v5:60:64:tf32
+    python benchmarks/populations.py LABEL TASK:MEMBERS:BATCH:PRECISION[:SAMPLER] …
 
-SAC with uniform, prioritized and adaptive members, a million slots each, one update per step; prints one line of JSON
-per population, with the median, lowest and highest of seven rounds of 300 steps. Run it with two versions in turns to
+such as `new HalfCheetah-v5:60:64:tf32 HalfCheetah-v5:60:64:tf32:predictive:networks=separate,forecast=deviation`. SAC with
+one sampler or, by default, with uniform, prioritized and adaptive members, a million slots each, one update per step;
+prints one line of JSON per population, with the median, lowest and highest of seven rounds of 300 steps. Run it with two versions in turns to
 compare them. `aes-rl bench gpu` says where the time of one version goes. Results: benchmarks/results/populations.json.
 """
 
@@ -39,8 +40,8 @@ def seconds(steps: Iterator[object], count: int) -> float:
 
 def measured(label: str, case: str) -> dict[str, object]:
     """The speed of one population, and of its environments alone."""
-    task, members, batch, precision = case.split(":")
-    samplers = ("uniform", "prioritized", "adaptive")
+    task, members, batch, precision, *sampler = case.split(":", 4)
+    samplers = tuple(sampler) or ("uniform", "prioritized", "adaptive")
     config = Training(
         task=task, samplers=samplers, seeds=tuple(range(int(members) // len(samplers))), env_steps=10**9,
         capacity=1_000_000, device="cuda", tf32=precision == "tf32",
@@ -52,6 +53,7 @@ def measured(label: str, case: str) -> dict[str, object]:
     rates = [STEPS / seconds(steps, STEPS) for _ in range(ROUNDS)]
     result: dict[str, object] = {
         "version": label, "task": task, "members": int(members), "batch": int(batch), "precision": precision,
+        "samplers": samplers,
         "iterations_per_s": statistics.median(rates), "lowest": min(rates), "highest": max(rates),
         "agent_steps_per_s": statistics.median(rates) * int(members),
     }  # fmt: skip
