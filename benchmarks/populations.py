@@ -2,9 +2,9 @@
 
     python benchmarks/populations.py LABEL TASK:MEMBERS:BATCH:PRECISION[:SAMPLER] …
 
-such as `new HalfCheetah-v5:60:64:tf32 HalfCheetah-v5:60:64:tf32:predictive:networks=separate,forecast=deviation`. SAC with
-one sampler or, by default, with uniform, prioritized and adaptive members, a million slots each, one update per step;
-prints one line of JSON per population, with the median, lowest and highest of seven rounds of 300 steps. Run it with two versions in turns to
+such as `new HalfCheetah-v5:60:64:tf32 HalfCheetah-v5:60:64:tf32:predictive`. SAC with one sampler or, by default, with
+uniform, prioritized and adaptive members, a million slots each, one update per step; prints one line of JSON per
+population, with the median, lowest and highest of seven rounds of 300 steps. Run it with two versions in turns to
 compare them. `aes-rl bench gpu` says where the time of one version goes. Results: benchmarks/results/populations.json.
 """
 
