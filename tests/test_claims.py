@@ -106,7 +106,8 @@ def test_small_batches() -> None:
         assert number.format("") in results
     assert f"**Shown on {WORDS[len(tasks)]} of eight tasks: higher scores at small batches.**" in readme
     assert f"SAC on {confirmation.tasks_in_words()}, ten fresh seeds each" in readme
-    assert f"{WORDS[len(tasks)].capitalize()} of the eight tasks of" in readme
+    for page in (readme, text_of("docs/index.md")):
+        assert f"{WORDS[len(tasks)].capitalize()} of the eight tasks of" in page
     assert f"{WORDS[8 - len(tasks)]} of the eight planned tasks have not run" in results
 
 
