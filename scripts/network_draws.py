@@ -23,7 +23,9 @@ RUNS = tuple((task, agent) for agent in ("sac", "ddpg") for task in ("HalfCheeta
 NETWORKS = {"critic": "critics", "actor": "actor"}
 NAMES = {
     "predictive": "one draw",
+    "predictive:forecast=deviation": "one draw, deviation",
     "predictive:networks=balanced": "balanced",
+    "predictive:networks=balanced,forecast=deviation": "balanced, deviation",
     "predictive:networks=separate": "separate",
     "predictive:networks=separate,forecast=deviation": "separate, deviation",
 }
@@ -31,8 +33,10 @@ NAMES = {
 
 def readings(task: str, agent: str, sampler: str, network: str) -> list[float]:
     """Captured fractions of a network's gradient, over seeds and moments."""
-    with gzip.open(RESULTS / f"{task}-{agent}" / "metrics.csv.gz", "rt", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["sampler"] == sampler]
+    rows = []
+    for path in RESULTS.glob(f"{task}-{agent}*/metrics.csv.gz"):
+        with gzip.open(path, "rt", newline="") as file:
+            rows += [row for row in csv.DictReader(file) if row["sampler"] == sampler]
     wanted = f"captured_fraction_{network}"
     return [float(row["value"]) for row in rows if row["metric"] == wanted and int(row["env_step"]) >= FIRST_STEP]
 
@@ -112,6 +116,8 @@ def gains() -> str:
 
 
 def _mean_and_lowest(values: Sequence[float]) -> str:
+    if not values:
+        return "–"
     return f"{sum(values) / len(values):z.2f} ({min(values):z.2f})".replace("-", "−")
 
 
