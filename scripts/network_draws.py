@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from aes_rl.report.statistics import with_interval
 from scripts import markers
 
 ROOT = Path(__file__).parent.parent
@@ -34,7 +35,7 @@ NAMES = {
 def readings(task: str, agent: str, sampler: str, network: str) -> list[float]:
     """Captured fractions of a network's gradient, over seeds and moments."""
     rows = []
-    for path in RESULTS.glob(f"{task}-{agent}*/metrics.csv.gz"):
+    for path in sorted(RESULTS.glob(f"{task}-{agent}*/metrics.csv.gz")):
         with gzip.open(path, "rt", newline="") as file:
             rows += [row for row in csv.DictReader(file) if row["sampler"] == sampler]
     wanted = f"captured_fraction_{network}"
@@ -70,7 +71,7 @@ def long_readings(cell: str, sampler: str, network: str) -> dict[int, list[float
 
 def long_cells() -> Iterator[tuple[str, str, int]]:
     """Folder, task and batch size of every complete cell with one update per step."""
-    for path in LONG_RUNS.glob("*/config.json"):
+    for path in sorted(LONG_RUNS.glob("*/config.json")):
         config = json.loads(path.read_text())
         if config["steps_per_round"] == 1:
             yield path.parent.name, config["task"], config["sac"]["batch_size"]
@@ -90,28 +91,25 @@ def long_table() -> list[str]:
 
 
 def gain(network: str) -> np.ndarray:
-    """Separate draws minus one draw, means over the second half, of the same seeds: [cells, seeds]."""
+    """Separate draws minus one draw, means over the second half, of the same seeds: [seeds, cells]."""
     differences = []
     for cell, *_ in long_cells():
         one, separate = (long_readings(cell, sampler, network) for sampler in (ONE_DRAW, SEPARATE))
         differences.append([np.mean(separate[seed]) - np.mean(one[seed]) for seed in sorted(one)])
-    return np.array(differences)
+    return np.array(differences).T
 
 
-def interval(values: np.ndarray) -> str:
-    """The mean over cells and seeds, with its 95 % bootstrap interval over seeds within cells."""
-    generator = np.random.default_rng(0)
-    chosen = generator.integers(0, values.shape[1], (10_000, *values.shape))
-    means = np.take_along_axis(values[None], chosen, axis=2).mean(axis=(1, 2))
-    low, high = np.percentile(means, [2.5, 97.5])
-    return f"{values.mean():.2f} ({low:.2f} to {high:.2f})"
+def interval(network: str) -> str:
+    """The mean gain over cells and seeds, with its 95 % bootstrap interval over seeds within cells."""
+    mean = with_interval(np.mean, gain(network), repetitions=10_000)
+    return f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})"
 
 
 def gains() -> str:
     """What separate draws change, as a sentence."""
     return (
         "Separate draws minus one draw with the same seed, mean over these cells (95 % bootstrap interval): critics "
-        f"{interval(gain('critic'))}, actor {interval(gain('actor'))}."
+        f"{interval('critic')}, actor {interval('actor')}."
     )
 
 
