@@ -13,6 +13,7 @@ from typing_extensions import override
 from aes_rl.agents.agent import AbstractAgent, Update
 from aes_rl.agents.compiled import loops
 from aes_rl.agents.compiled.network import Floats
+from aes_rl.agents.compiled.products import OneBlasThread
 from aes_rl.agents.learner import Adam
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
@@ -58,6 +59,7 @@ class CompiledAgent(AbstractAgent):
         self._batch_size = 0
         self._program: AbstractProgram | None = None
         self._descend: Callable[[], None] = reference.descend
+        self._blas = OneBlasThread()
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -65,7 +67,8 @@ class CompiledAgent(AbstractAgent):
 
     @override
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        return self._act(observation, noise)
+        with self._blas:
+            return self._act(observation, noise)
 
     @override
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
@@ -92,11 +95,13 @@ class CompiledAgent(AbstractAgent):
         members, size = weights.shape
         if self._program is None or self._batch_size != size:
             self._program, self._batch_size = self._make_program(size), size
+            self._blas = OneBlasThread()
         self._descend = self._program.descend
         first, last, _ = (0, 0, 1) if norm_members is None else norm_members.indices(members)
         critic_rows = Rows(batch.rows.numpy(), weights.numpy())
         actor_rows = critic_rows if actor is None else Rows(actor.batch.rows.numpy(), actor.weights.numpy())
-        return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
+        with self._blas:
+            return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
 
     @override
     def td_errors(self, batch: Batch, noise: Float[Tensor, "P count"]) -> Float[Tensor, "P B"]:
@@ -104,7 +109,8 @@ class CompiledAgent(AbstractAgent):
 
     @override
     def descend(self) -> None:
-        self._descend()
+        with self._blas:
+            self._descend()
 
     @override
     def trained(self) -> dict[str, Perceptron]:
