@@ -15,7 +15,6 @@ import torch
 from safetensors import SafetensorError
 
 from aes_rl.agents import SAC
-from aes_rl.agents.compiled import products
 from aes_rl.cli import main
 from aes_rl.errors import RunError, UserError
 from aes_rl.replay import Replay
@@ -302,31 +301,6 @@ def test_settings_of_torch_are_given_back(flushes, tmp_path) -> None:
         assert unchanged()
     finally:
         torch.set_flush_denormal(False)
-
-
-@pytest.mark.parametrize("critic_first", [False, True])
-def test_threads_of_numpy_are_given_back(critic_first, tmp_path, monkeypatch) -> None:
-    """Where NumPy computes the products, its BLAS has one thread then, and the application's own before and after."""
-    monkeypatch.setattr(products, "is_by_numpy", lambda: True)
-    multiply, during = np.matmul, []
-
-    def watched(*arguments, **options):
-        if len(arguments) == 3:  # test episodes multiply too, without preallocated memory
-            during.append(blas.get_num_threads())
-        return multiply(*arguments, **options)
-
-    monkeypatch.setattr(np, "matmul", watched)
-    blas, *_ = products._blas_libraries()
-    before = blas.get_num_threads()
-    blas.set_num_threads(2)
-    try:
-        runner = Runner(replace(SMALL, sac=replace(SMALL.sac, critic_first=critic_first)), tmp_path / "run")
-        for step in runner.steps():
-            assert blas.get_num_threads() == 2, step.env_step
-        runner.close()
-        assert set(during) == {1}
-    finally:
-        blas.set_num_threads(before)
 
 
 def test_settings_of_torch_are_given_back_by_a_run_that_fails(tmp_path, monkeypatch) -> None:

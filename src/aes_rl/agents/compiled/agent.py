@@ -13,7 +13,6 @@ from typing_extensions import override
 from aes_rl.agents.agent import AbstractAgent, Update
 from aes_rl.agents.compiled import loops
 from aes_rl.agents.compiled.network import Floats
-from aes_rl.agents.compiled.products import OneBlasThread
 from aes_rl.agents.learner import Adam
 from aes_rl.gradients.perceptron import Perceptron
 from aes_rl.types import CRITIC, ActorBatch, Batch, Signals
@@ -59,7 +58,6 @@ class CompiledAgent(AbstractAgent):
         self._batch_size = 0
         self._program: AbstractProgram | None = None
         self._descend: Callable[[], None] = reference.descend
-        self._blas = OneBlasThread()
 
     @override
     def noise_size(self, batch_size: int) -> int:
@@ -67,8 +65,7 @@ class CompiledAgent(AbstractAgent):
 
     @override
     def act(self, observation: Float[Tensor, "P O"], noise: Float[Tensor, "P A"]) -> Float[Tensor, "P A"]:
-        with self._blas:
-            return self._act(observation, noise)
+        return self._act(observation, noise)
 
     @override
     def act_greedily(self, observation: Float[Tensor, "P E O"]) -> Float[Tensor, "P E A"]:
@@ -95,13 +92,11 @@ class CompiledAgent(AbstractAgent):
         members, size = weights.shape
         if self._program is None or self._batch_size != size:
             self._program, self._batch_size = self._make_program(size), size
-            self._blas = OneBlasThread()
         self._descend = self._program.descend
         first, last, _ = (0, 0, 1) if norm_members is None else norm_members.indices(members)
         critic_rows = Rows(batch.rows.numpy(), weights.numpy())
         actor_rows = critic_rows if actor is None else Rows(actor.batch.rows.numpy(), actor.weights.numpy())
-        with self._blas:
-            return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
+        return self._program.differentiate(critic_rows, actor_rows, noise.numpy(), first, last)
 
     @override
     def td_errors(self, batch: Batch, noise: Float[Tensor, "P count"]) -> Float[Tensor, "P B"]:
@@ -109,8 +104,7 @@ class CompiledAgent(AbstractAgent):
 
     @override
     def descend(self) -> None:
-        with self._blas:
-            self._descend()
+        self._descend()
 
     @override
     def trained(self) -> dict[str, Perceptron]:

@@ -6,7 +6,7 @@ from functools import cache, partial
 import llvmlite.binding
 import numpy as np
 import torch
-from threadpoolctl import LibController, ThreadpoolController
+from threadpoolctl import ThreadpoolController
 from torch import Tensor
 
 _ZEN = "znver"
@@ -14,11 +14,9 @@ _ZEN = "znver"
 
 
 def product(one: Tensor, other: Tensor, out: Tensor) -> Callable[[], object]:
-    """A function that writes the matrix products `one @ other` to `out`, in the tensors' present memory.
-
-    Call it within `OneBlasThread`.
-    """
+    """A function that writes the matrix products `one @ other` to `out`, in the tensors' present memory."""
     if is_by_numpy():
+        _use_one_thread()
         return partial(np.matmul, one.numpy(), other.numpy(), out.numpy())
     return partial(torch.bmm, one, other, out=out)
 
@@ -38,26 +36,7 @@ def _is_zen() -> bool:
     return name.startswith(_ZEN)
 
 
-class OneBlasThread:
-    """Context manager in which NumPy's BLAS, if it computes products, uses one thread, like torch.
-
-    By default it uses all cores, and outside of updates an application keeps its own setting.
-    """
-
-    def __init__(self) -> None:
-        self._libraries = _blas_libraries() if is_by_numpy() else ()
-        self._before: list[int] = []
-
-    def __enter__(self) -> None:
-        self._before = [library.get_num_threads() for library in self._libraries]
-        for library in self._libraries:
-            library.set_num_threads(1)
-
-    def __exit__(self, *_: object) -> None:
-        for library, threads in zip(self._libraries, self._before, strict=True):
-            library.set_num_threads(threads)
-
-
 @cache
-def _blas_libraries() -> tuple[LibController, ...]:
-    return tuple(ThreadpoolController().select(user_api="blas").lib_controllers)
+def _use_one_thread() -> None:
+    """Limit NumPy's BLAS to one thread, like torch, for the rest of this process; by default it uses all cores."""
+    ThreadpoolController().limit(limits=1, user_api="blas")
