@@ -14,6 +14,7 @@ import numpy as np
 
 from aes_rl.report.statistics import with_interval
 from scripts import markers
+from scripts.results_pages.tables import with_ends
 
 ROOT = Path(__file__).parent.parent
 PAGE, RESULTS = ROOT / "docs" / "network-draws.md", ROOT / "results" / "network-draws"
@@ -101,8 +102,7 @@ def gain(network: str) -> np.ndarray:
 
 def interval(network: str) -> str:
     """The mean gain over cells and seeds, with its 95 % bootstrap interval over seeds within cells."""
-    mean = with_interval(np.mean, gain(network), repetitions=10_000)
-    return f"{mean.value:.2f} ({mean.low:.2f} to {mean.high:.2f})"
+    return with_ends(with_interval(np.mean, gain(network), repetitions=10_000))
 
 
 def gains() -> str:

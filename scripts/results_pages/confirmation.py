@@ -12,7 +12,7 @@ from aes_rl.report.curves import Array
 from aes_rl.report.statistics import Interval, pooled_permutation_test, probability_of_improvement, with_interval
 from scripts import svg
 from scripts.results_pages import data
-from scripts.results_pages.tables import fraction, p_value, score, table
+from scripts.results_pages.tables import p_value, score, table, with_ends
 
 BEST = "predictive:networks=separate,forecast=deviation"
 SEEDS = tuple(range(101, 111))
@@ -99,12 +99,15 @@ class Answer(NamedTuple):
     interval: Interval
     p: float
 
+    def holds(self, hypothesis: Hypothesis) -> bool:
+        """Whether the whole interval lies where the hypothesis puts it."""
+        return self.interval.low > (LEAST_DIFFERENCE if hypothesis.is_difference else 0.5)
+
     def verdict(self, hypothesis: Hypothesis) -> str:
         """Yes or no where all tasks are there."""
         if len(self.tasks) < len(hypothesis.tasks):
             return f"open: {len(self.tasks)} of {len(hypothesis.tasks)} tasks"
-        is_true = self.interval.low > (LEAST_DIFFERENCE if hypothesis.is_difference else 0.5)
-        return "**confirmed**" if is_true else "**not confirmed**"
+        return "**confirmed**" if self.holds(hypothesis) else "**not confirmed**"
 
 
 def answer(hypothesis: Hypothesis) -> Answer | None:
@@ -125,10 +128,10 @@ def _difference(ours: Array, theirs: Array) -> float:
 
 
 def is_confirmed_so_far(name: str) -> bool:
-    """Whether the interval lies where the hypothesis puts it, over the tasks that are complete."""
+    """Whether a hypothesis holds over the tasks that are complete."""
     hypothesis = next(one for one in HYPOTHESES if one.name == name)
     found = answer(hypothesis)
-    return found is not None and found.interval.low > (LEAST_DIFFERENCE if hypothesis.is_difference else 0.5)
+    return found is not None and found.holds(hypothesis)
 
 
 def improvement(size: int, sampler: str = BEST) -> str:
@@ -136,11 +139,7 @@ def improvement(size: int, sampler: str = BEST) -> str:
     ours, theirs = (
         np.stack([returns(task, Side(s, size)) for task in tasks_done()], axis=1) for s in (sampler, "uniform")
     )
-    return _with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
-
-
-def _with_ends(interval: Interval) -> str:
-    return f"{fraction(interval.value)} ({fraction(interval.low)} to {fraction(interval.high)})"
+    return with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
 
 
 def tasks_done() -> list[str]:
@@ -215,6 +214,6 @@ def hypotheses_table() -> str:
         if found is None:
             lines.append([hypothesis.name, hypothesis.words, "–", "–", f"open: 0 of {len(hypothesis.tasks)} tasks"])
         else:
-            number = _with_ends(found.interval)
+            number = with_ends(found.interval)
             lines.append([hypothesis.name, hypothesis.words, number, p_value(found.p), found.verdict(hypothesis)])
     return table(["", "hypothesis", "number (95 % interval)", "p", "verdict"], lines)

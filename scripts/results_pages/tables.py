@@ -9,6 +9,7 @@ import numpy as np
 from aes_rl import paper
 from aes_rl.report.figures import short
 from aes_rl.report.load import load
+from aes_rl.report.statistics import Interval
 from aes_rl.report.tables import markdown_row
 from scripts.results_pages import data
 
@@ -25,6 +26,11 @@ def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
 def fraction(value: float) -> str:
     """A captured fraction or a probability."""
     return "–" if math.isnan(value) else f"{value:.2f}".replace("-", "−")
+
+
+def with_ends(interval: Interval) -> str:
+    """A fraction with the ends of its interval."""
+    return f"{fraction(interval.value)} ({fraction(interval.low)} to {fraction(interval.high)})"
 
 
 def score(value: float) -> str:

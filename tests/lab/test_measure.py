@@ -153,3 +153,4 @@ def test_measuring_disturbs_nothing() -> None:
     after = {**learner.state_dict(), **replay.state_dict()}
     assert all(torch.equal(value, after[name]) for name, value in before.items())
     assert learner.norm_metric == "euclidean"
+    assert all(network.metric is None for network in learner.trained().values())

@@ -149,6 +149,7 @@ def expected_norms(
                     total += parameter.grad.double() * (chunk.width / len(slots) / chunk.noise_samples)
     finally:
         agent.norm_metric = own_metric
+        agent.prepare_norms()
     of_mean = torch.zeros(members, dtype=torch.float64)
     for name, totals in mean_gradient.items():
         for total, scale in zip(totals, _flat(scales[name]), strict=True):
