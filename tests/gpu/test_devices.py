@@ -197,7 +197,7 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
         monkeypatch.setattr(capture, "_EAGER_CALLS", eager_calls)
         run = RunState(config)
         if eager_calls == 10**6:
-            run.side_stream = run.agent._side_stream = SameStream()
+            run.side_stream = run.acting_stream = run.agent._side_stream = SameStream()
         for _ in train(run):
             pass
         run.close()

@@ -29,12 +29,12 @@ class Step(NamedTuple):
 def train(run: RunState) -> Iterator[Step]:
     """Take environment steps and updates until the configured end, yielding after each step.
 
-    Environments step while the learner updates. A GPU gets the gradient computation before the actions are fetched from
-    it, so that it never waits for this process, and the optimiser's step once the actions have been sent. Feedback and
-    insertion run on a second CUDA stream beside the optimiser's step. Logging, evaluation, checkpoints and limits
+    Environments step while the learner updates. A GPU computes actions and gradients at the same time; it gets both
+    before the actions are fetched from it, so that it never waits for this process, and the optimiser's step once they
+    have been sent. Feedback and insertion run beside the optimiser's step. Logging, evaluation, checkpoints and limits
     belong to the caller: all state is in `run`, so the caller may stop, save, and continue with a new loop.
     """
-    config, side_stream = run.config, run.side_stream
+    config, side_stream, acting_stream = run.config, run.side_stream, run.acting_stream
     learned: Learned | None = None
 
     def feed_back_learned() -> None:
@@ -48,11 +48,12 @@ def train(run: RunState) -> Iterator[Step]:
     store_all = captured(partial(store, run), run.device)
     while run.env_step < config.env_steps:
         with run.numerics:
-            if run.env_step < run.warm_up_steps:
-                warm_up(run)
-            else:
-                explore_all()
-            run.begin_sending()
+            with acting_stream:
+                if run.env_step < run.warm_up_steps:
+                    warm_up(run)
+                else:
+                    explore_all()
+                run.begin_sending()
             learned = None
             for number in range(updates_due(run)):
                 if number:
@@ -66,6 +67,7 @@ def train(run: RunState) -> Iterator[Step]:
                 descend_all()
                 run.update_step += 1
             run.finish_sending()
+            acting_stream.join()
             with side_stream:
                 data = run.receive()
                 store_all()

@@ -69,6 +69,8 @@ class RunState:
         """Noise samples per member per update."""
         self.side_stream = side_stream_of(self.streams.device)
         """Second CUDA stream, on which replay works while the agent computes."""
+        self.acting_stream = side_stream_of(self.streams.device)
+        """Third CUDA stream, on which actions are computed while the agent computes gradients."""
         self.workers = config.workers if config.workers is not None else workers_for(len(seeds), config.task)
         """Number of processes that step the environments; with 0, this process steps them."""
         self.environments = Environments(config.task, self.episode_seeds(0), self.workers)
