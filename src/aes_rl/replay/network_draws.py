@@ -7,7 +7,7 @@ second ones as further members, behind those of the population: `Sampler` and th
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from aes_rl.backends import AbstractBackend
@@ -38,8 +38,9 @@ class NetworkDraws:
         self.actor_members = [separate.get(member, member) for member in range(self.members)]
         """For each member, the one of the sampler that draws for its actor: itself, if it has one draw for all."""
         self._backend = backend
-        self._actor_rows = torch.tensor(self.actor_members, device=backend.device)
-        self._owners = torch.tensor(owners, dtype=torch.int64, device=backend.device)
+        own_rows = slice(self.members, len(self.configs)) if len(owners) == self.members else None
+        self._actor_rows = torch.tensor(self.actor_members, device=backend.device) if own_rows is None else own_rows
+        """Where the draws of the members' actors are: a slice, which is read without a copy, if all have their own."""
         for member in owners:
             rule = rule_for(configs[member])
             if rule.actor_config_type is not None and Signal.GRADIENT_NORM in rule.needs:
@@ -53,15 +54,26 @@ class NetworkDraws:
         self._reported_rows = (
             torch.tensor([*range(self.members), *rows], device=backend.device) if any(follows) else None
         )
-        self._follows = torch.tensor(follows, device=backend.device).unsqueeze(-1)
-        self._shares = self._actor_rows.unsqueeze(-1) < self.members
+        self._learners = torch.tensor([*range(self.members), *owners], device=backend.device)
+        """The member that each of the draws is for."""
+        of_critics = [True] * self.members
+        shares = [member not in separate for member in range(self.members)]
+        self._get_critics, self._get_others, self._get_errors = (
+            torch.tensor(mask, device=backend.device).unsqueeze(-1)
+            for mask in (of_critics + [False] * len(owners), shares + [True] * len(owners), of_critics + follows)
+        )
+        """Which of the draws get the critics' norms, those of the other networks, and the TD errors."""
 
     def slots_of_actors(self, draw: Draw) -> Array:
         """The slots of every member's actor."""
+        if isinstance(self._actor_rows, slice):
+            return draw.slots_view[self._actor_rows]
         return self._backend.view(draw.slots.index_select(0, self._actor_rows))
 
     def of_actors(self, values: Float[Tensor, "Q B"]) -> Float[Tensor, "P B"]:
         """Values of the draws of every member's actor, out of those of all draws."""
+        if isinstance(self._actor_rows, slice):
+            return values[self._actor_rows]
         return values.index_select(0, self._actor_rows)
 
     def reported(self, draw: Draw) -> Draw:
@@ -82,13 +94,12 @@ class NetworkDraws:
                 f"gradient norms of {', '.join(map(repr, signals.gradient_norm))} were reported and a member has a "
                 f"draw for its critics; report the sum of the critics' norms as {CRITIC!r}"
             )
-        norms = {name: self._norms_by_draw(name, norm) for name, norm in signals.gradient_norm.items()}
-        error = signals.td_error
-        if error is not None:
-            error = torch.cat([error, torch.where(self._follows, error.index_select(0, self._owners), 0.0)])
+        error = None if signals.td_error is None else self._by_draw(signals.td_error, self._get_errors)
+        norms = {
+            name: self._by_draw(norm, self._get_critics if name == CRITIC else self._get_others)
+            for name, norm in signals.gradient_norm.items()
+        }
         return Signals(error, norms)
 
-    def _norms_by_draw(self, name: str, norm: Float[Tensor, "P B"]) -> Float[Tensor, "Q B"]:
-        if name == CRITIC:
-            return torch.cat([norm, norm.new_zeros(len(self._owners), norm.shape[1])])
-        return torch.cat([torch.where(self._shares, norm, 0.0), norm.index_select(0, self._owners)])
+    def _by_draw(self, values: Float[Tensor, "P B"], counts: Bool[Tensor, "Q 1"]) -> Float[Tensor, "Q B"]:
+        return torch.where(counts, values.index_select(0, self._learners), 0.0)
