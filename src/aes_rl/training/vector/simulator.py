@@ -1,5 +1,6 @@
 """Gymnasium environments whose state can be saved and restored without pickle."""
 
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -34,7 +35,7 @@ class Saved(NamedTuple):
 def make(task: str, **options: Any) -> Environment:
     """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
     try:
-        with exits_as_errors(f"task {task!r} ended its process while it was made"):
+        with exits_as_errors(f"task {task!r} ended its process while it was made"), _without_deprecations():
             environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
@@ -62,6 +63,28 @@ def exits_as_errors(message: str) -> Iterator[None]:
         yield
     except SystemExit as error:
         raise RunError(f"{message} ({error!r})") from error
+
+
+@contextmanager
+def _without_deprecations() -> Iterator[None]:
+    """Drop MuJoCo's warnings about old attributes in Gymnasium's models: one per environment, not the user's doing."""
+    import mujoco
+
+    before = mujoco.get_mju_user_warning()
+
+    def show(message: str) -> None:
+        if "deprecated" in message:
+            return
+        if before is not None:
+            before(message)
+        else:
+            print(f"WARNING: {message}", file=sys.stderr)
+
+    mujoco.set_mju_user_warning(show)
+    try:
+        yield
+    finally:
+        mujoco.set_mju_user_warning(before)
 
 
 def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
