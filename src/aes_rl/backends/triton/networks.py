@@ -36,14 +36,16 @@ class Tiles(NamedTuple):
     forward: Tile
     backward: Tile
     parameters: Tile
+    parameters_of_large: Tile
+    """Of batches from 256."""
 
 
 # Tuned on Hopper, whose matrix instruction needs four warps and float32 operands contiguous along the summed axis,
 # as in the backward pass. Elsewhere two warps and the older instruction are up to three times as fast.
 _HOPPER = 9
 _TILES = {
-    "tf32": Tiles(Tile(64, 64, 32, 2, 3), Tile(64, 64, 32, 4, 3), Tile(32, 128, 32, 2, 3)),
-    "tf32x3": Tiles(Tile(32, 64, 32, 2, 3), Tile(128, 64, 32, 8, 3), Tile(32, 128, 32, 2, 3)),
+    "tf32": Tiles(Tile(64, 64, 32, 2, 3), Tile(64, 64, 32, 4, 3), Tile(32, 128, 32, 2, 3), Tile(32, 256, 32, 4, 3)),
+    "tf32x3": Tiles(Tile(32, 64, 32, 2, 3), Tile(128, 64, 32, 8, 3), Tile(32, 128, 32, 2, 3), Tile(32, 128, 32, 2, 3)),
 }
 
 
@@ -248,7 +250,9 @@ def layer_gradients(
     """Write the gradients of a layer's weight and bias into `of_weight` and `of_bias`."""
     copies, batch, columns = gradient.shape
     width, late_width = inputs.shape[-1], 0 if late is None else late.shape[-1]
-    block, across, inner, warps, stages = _cut(_tiles(gradient).parameters, width, columns)
+    own = _tiles(gradient)
+    tile = own.parameters if batch < 256 else own.parameters_of_large
+    block, across, inner, warps, stages = _cut(tile, width, columns)
     tiles = triton.cdiv(width, block)
     parameter_gradients[(tiles + triton.cdiv(late_width, block) + 1, triton.cdiv(columns, across), copies)](
         *_rows(inputs), *_rows(late, inputs), *_rows(gradient), of_weight, of_bias, width, late_width, columns,
