@@ -36,12 +36,7 @@ def table() -> list[str]:
 def populations() -> list[str]:
     """Speed of whole populations on a GPU; of repeated measurements the last."""
     found = json.loads((ROOT / "benchmarks" / "results" / "populations.json").read_text())["populations"]
-    newest = found[-1]["version"]
-    of = {
-        tuple(row[name] for name in ("task", "batch", "members", "precision")): row
-        for row in found
-        if row["version"] == newest
-    }
+    of = {tuple(row[name] for name in ("task", "batch", "members", "precision")): row for row in found}
     rows = [
         "| task | batch | members | precision | steps of all per second | agent-steps/s | environments alone |",
         "|---|---|---|---|---|---|---|",
