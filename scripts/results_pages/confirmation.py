@@ -85,10 +85,15 @@ def returns(task: str, side: Side) -> Array:
 
 def _normalised(task: str, side: Side) -> Array:
     """The same where 0 is the mean first evaluation of all runs of the task, and 1 uniform replay at a batch of 256."""
-    firsts = [scores[min(scores)] for (own, _), runs in _curves().items() if own == task for scores in runs.values()]
-    lowest, highest = np.mean(firsts), returns(task, Side("uniform", 256)).mean()
+    lowest, highest = _first_score(task), returns(task, Side("uniform", 256)).mean()
     scores: Array = (returns(task, side) - lowest) / (highest - lowest)
     return scores
+
+
+def _first_score(task: str) -> float:
+    """The mean first evaluation of all runs of a task."""
+    runs = [one for (own, _), by_seed in _curves().items() if own == task for one in by_seed.values()]
+    return float(np.mean([scores[min(scores)] for scores in runs]))
 
 
 class Answer(NamedTuple):
@@ -187,7 +192,9 @@ def _panel(task: str, left: float, bottom: float, width: float, height: float) -
         sampler: {size: own for size in SIZES if len(own := returns(task, Side(sampler, size)))} for sampler in COMPARED
     }
     at_64 = [score(found[sampler][64].mean()) for sampler in ("uniform", BEST)]
-    highest = 1.1 * max(own.mean() for by_size in found.values() for own in by_size.values())
+    highest = max(own.mean() for by_size in found.values() for own in by_size.values())
+    lowest = 0.0 if highest > 0 else _first_score(task)
+    scale = height / (1.1 * (highest - lowest))
     elements = [
         svg.text(left + width / 2, bottom - height - 24, task, "middle", style='font-weight="600"'),
         svg.text(left + width / 2, bottom - height - 8, f"{at_64[0]} → {at_64[1]} at 64", "middle"),
@@ -198,8 +205,8 @@ def _panel(task: str, left: float, bottom: float, width: float, height: float) -
     for shift, (sampler, (_, colour, dashes)) in zip((-3, 0, 3), COMPARED.items(), strict=True):
         points = []
         for size, own in found[sampler].items():
-            x, y = across[size] + shift, bottom - own.mean() / highest * height
-            error = own.std(ddof=1) / len(own) ** 0.5 / highest * height
+            x, y = across[size] + shift, bottom - scale * (own.mean() - lowest)
+            error = scale * own.std(ddof=1) / len(own) ** 0.5
             points.append((x, y))
             elements += [svg.line(x, y - error, x, y + error, colour, 1.5), svg.dot(x, y, colour, 3.5)]
         elements.append(svg.path(points, colour, 2.5, dashes))
