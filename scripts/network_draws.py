@@ -6,9 +6,10 @@ The first is from long runs in results/small-batches, the second from short ones
 import csv
 import gzip
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -57,44 +58,55 @@ def table() -> list[str]:
 ONE_DRAW, SEPARATE = "predictive", "predictive:networks=separate,forecast=deviation"
 
 
+class Cell(NamedTuple):
+    """A task with a batch size; its seeds may be in several folders."""
+
+    task: str
+    batch_size: int
+
+
 @cache
-def long_readings(cell: str, sampler: str, network: str) -> dict[int, list[float]]:
-    """Captured fractions of a network's gradient in the second half of a long run, by seed."""
-    steps = json.loads((LONG_RUNS / cell / "config.json").read_text())["env_steps"]
-    found: dict[int, list[float]] = {}
-    with gzip.open(LONG_RUNS / cell / "metrics.csv.gz", "rt", newline="") as file:
-        for row in csv.DictReader(file):
-            is_wanted = (row["sampler"], row["metric"]) == (sampler, f"captured_fraction_{network}")
-            if is_wanted and 2 * int(row["env_step"]) >= steps:
-                found.setdefault(int(row["seed"]), []).append(float(row["value"]))
-    return found
-
-
-def long_cells() -> Iterator[tuple[str, str, int]]:
-    """Folder, task and batch size of every complete cell with one update per step."""
+def long_cells() -> dict[Cell, list[Path]]:
+    """The folders of all complete cells with one update per step."""
+    found: dict[Cell, list[Path]] = {}
     for path in sorted(LONG_RUNS.glob("*/config.json")):
         config = json.loads(path.read_text())
         if config["steps_per_round"] == 1:
-            yield path.parent.name, config["task"], config["sac"]["batch_size"]
+            found.setdefault(Cell(config["task"], config["sac"]["batch_size"]), []).append(path.parent)
+    return dict(sorted(found.items()))
+
+
+@cache
+def long_readings(cell: Cell, sampler: str, network: str) -> dict[int, list[float]]:
+    """Captured fractions of a network's gradient in the second half of a long run, by seed."""
+    found: dict[int, list[float]] = {}
+    for folder in long_cells()[cell]:
+        steps = json.loads((folder / "config.json").read_text())["env_steps"]
+        with gzip.open(folder / "metrics.csv.gz", "rt", newline="") as file:
+            for row in csv.DictReader(file):
+                is_wanted = (row["sampler"], row["metric"]) == (sampler, f"captured_fraction_{network}")
+                if is_wanted and 2 * int(row["env_step"]) >= steps:
+                    found.setdefault(int(row["seed"]), []).append(float(row["value"]))
+    return found
 
 
 def long_table() -> list[str]:
     """Mean and lowest reading per cell and network, with one draw and with separate draws."""
     rows = ["| | critics, one draw | critics, separate | actor, one draw | actor, separate |", "|---|---|---|---|---|"]
-    for cell, task, size in sorted(long_cells(), key=lambda one: one[1:]):
-        cells = []
+    for cell in long_cells():
+        texts = []
         for network in NETWORKS:
             for sampler in (ONE_DRAW, SEPARATE):
                 values = [value for of_seed in long_readings(cell, sampler, network).values() for value in of_seed]
-                cells.append(_mean_and_lowest(values))
-        rows.append(f"| {task}, batch {size} | " + " | ".join(cells) + " |")
+                texts.append(_mean_and_lowest(values))
+        rows.append(f"| {cell.task}, batch {cell.batch_size} | " + " | ".join(texts) + " |")
     return rows
 
 
 def gain(network: str) -> np.ndarray:
     """Separate draws minus one draw, means over the second half, of the same seeds: [seeds, cells]."""
     differences = []
-    for cell, *_ in long_cells():
+    for cell in long_cells():
         one, separate = (long_readings(cell, sampler, network) for sampler in (ONE_DRAW, SEPARATE))
         differences.append([np.mean(separate[seed]) - np.mean(one[seed]) for seed in sorted(one)])
     return np.array(differences).T

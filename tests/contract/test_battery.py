@@ -22,6 +22,7 @@ CONFIGS = {
     "adaptive, own nu": Adaptive(nu="auto", forget_every=6),
     "predictive": Predictive(refresh_every=7),
     "predictive, deviation": Predictive(0.3, forecast="deviation", memory=30, mean_memory=9, refresh_every=7),
+    "predictive, mean and last": Predictive(0.3, forecast="mean-and-last", memory=30, mean_memory=9, refresh_every=7),
     "predictive, balanced": Predictive(networks="balanced", refresh_every=7),
     "last value": LastValue(memory=20),
     "last value, balanced": LastValue(memory=20, networks="balanced"),

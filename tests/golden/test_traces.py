@@ -44,6 +44,7 @@ REPLAYS = {
     "laber": LaBER(candidates=3),
     "la3p": LA3P(0.7, smallest_error=0.2, floor=0.3),
     "predictive, deviation": Predictive(forecast="deviation", memory=50, mean_memory=20, refresh_every=9),
+    "predictive, mean and last": Predictive(forecast="mean-and-last", memory=50, mean_memory=20, refresh_every=9),
     "predictive, balanced": Predictive(memory=50, refresh_every=9, networks="balanced"),
     "predictive, separate": Predictive(memory=50, refresh_every=9, networks="separate"),
     "last-value": LastValue(memory=50),

@@ -28,6 +28,7 @@ SAMPLERS = [
     Adaptive(nu="auto", forget_every=9),
     Predictive(refresh_every=10),
     Predictive(refresh_every=10, forecast="deviation"),
+    Predictive(refresh_every=10, forecast="mean-and-last"),
 ]
 SEPARATE = "predictive:networks=separate,forecast=deviation"
 MEMBERS, OBSERVATION, ACTION, CAPACITY = len(SAMPLERS), 17, 6, 5000

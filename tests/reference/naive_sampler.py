@@ -184,11 +184,12 @@ class NaiveDeviation(NaiveSampler):
     Norms below a hundredth of the mean norm count as a hundredth.
     """
 
-    def __init__(self, capacity, floor, memory, mean_memory, refresh_every):
+    def __init__(self, capacity, floor, memory, mean_memory, refresh_every, uses_last=False):
         super().__init__(capacity)
         self.floor, self.last_floor, self.refresh_every = 1.0, floor, refresh_every
-        self.keep, self.keep_mean = 1 - 1 / memory, 1 - 1 / mean_memory
+        self.keep, self.keep_mean, self.uses_last = 1 - 1 / memory, 1 - 1 / mean_memory, uses_last
         self.deviations, self.since, self.reports = [0.0] * capacity, [0] * capacity, [0] * capacity
+        self.last = [0.0] * capacity
         self.logs, self.norms, self.pairs = [], [], {}
         self.updates = 0
 
@@ -202,15 +203,22 @@ class NaiveDeviation(NaiveSampler):
         return mean, np.average((np.array(values) - mean) ** 2, weights=weights)
 
     def line(self, bucket, mean, variance):
-        """Four points with a total weight of 16, symmetric about 0, stand for the prior."""
+        """Eight points with a total weight of 16, symmetric about 0 in all directions, stand for the prior."""
         side = math.sqrt(max(variance, 1e-12))
-        pairs = [(4.0, a * side, b * side) for a in (-1, 1) for b in (-1, 1)]
-        pairs += [(w * self.keep ** (self.updates - update), z, y) for update, w, z, y in self.pairs.get(bucket, [])]
-        weights, known, new = (np.array(part) for part in zip(*pairs, strict=True))
-        covariance = np.cov(known, new, aweights=weights, ddof=0)
-        slope = min(1.0, max(0.0, covariance[0, 1] / covariance[0, 0]))
-        intercept = np.average(new - slope * known, weights=weights)
-        return mean + intercept, slope, np.average((new - intercept - slope * known) ** 2, weights=weights)
+        pairs = [(2.0, a * side, b * side, c * side) for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)]
+        pairs += [(w * self.keep ** (self.updates - update), *own) for update, w, *own in self.pairs.get(bucket, [])]
+        weights, known, last, new = (np.array(part) for part in zip(*pairs, strict=True))
+        covariance = np.cov([known, last, new], aweights=weights, ddof=0)
+        alone = [covariance[k, 2] / covariance[k, k] for k in (0, 1)]
+        slopes = np.linalg.solve(covariance[:2, :2], covariance[:2, 2]) if self.uses_last else np.array([alone[0], 0])
+        if self.uses_last and (slopes < 0).any():
+            slopes = np.array(
+                [0, alone[1]] if slopes[0] < 0 <= slopes[1] else [alone[0], 0] if slopes[0] >= 0 else [0, 0]
+            )
+        slopes = slopes.clip(0, 1)
+        rest = new - slopes[0] * known - slopes[1] * last
+        intercept = np.average(rest, weights=weights)
+        return mean + intercept, slopes, np.average((rest - intercept) ** 2, weights=weights)
 
     def bucket(self, slot, age):
         by_reports = min(int(math.log2(self.reports[slot])) + 1, 5) if self.reports[slot] else 0
@@ -218,11 +226,12 @@ class NaiveDeviation(NaiveSampler):
 
     def mass(self, slot, horizon=1):
         bucket = self.bucket(slot, max(horizon, self.updates - self.since[slot]))
-        start, slope, residual = self.line(bucket, *self.statistics())
-        return math.exp(0.5 * (start + slope * self.deviations[slot] + 0.5 * residual))
+        start, slopes, residual = self.line(bucket, *self.statistics())
+        known = slopes[0] * self.deviations[slot] + slopes[1] * self.last[slot]
+        return math.exp(0.5 * (start + known + 0.5 * residual))
 
     def fresh_mass(self, slot):
-        self.deviations[slot], self.since[slot], self.reports[slot] = 0.0, self.updates, 0
+        self.deviations[slot], self.last[slot], self.since[slot], self.reports[slot] = 0.0, 0.0, self.updates, 0
         return self.mass(slot, max(1, self.refresh_every // 2))
 
     def report(self, slots, probabilities, signals, clock):
@@ -237,12 +246,14 @@ class NaiveDeviation(NaiveSampler):
         mean, _ = self.statistics()
         for slot, probability, d in rows:
             bucket = self.bucket(slot, self.updates - self.since[slot])
-            pair = (self.updates, 1 / (n * probability), self.deviations[slot], math.log(d) - mean)
+            known = (self.deviations[slot], self.last[slot])
+            pair = (self.updates, 1 / (n * probability), *known, math.log(d) - mean)
             self.pairs.setdefault(bucket, []).append(pair)
         for slot, d in {slot: d for slot, _, d in rows}.items():
             gain = max(1 / (self.reports[slot] + 1), 0.2)
             known = self.deviations[slot] + gain * (math.log(d) - mean - self.deviations[slot])
             self.deviations[slot] = float(np.float32(known))
+            self.last[slot] = float(np.float32(math.log(d) - mean))
             self.since[slot], self.reports[slot] = self.updates, min(self.reports[slot] + 1, 16)
         for slot in {slot for slot, _, _ in rows}:
             self.masses[slot] = self.mass(slot, max(1, min(self.refresh_every // 2, n // len(slots))))

@@ -24,6 +24,10 @@ TWINS = {
         Predictive(0.1, forecast="deviation", memory=30, mean_memory=8, refresh_every=15),
         lambda n: NaiveDeviation(n, 0.1, 30, 8, 15),
     ),
+    "predictive, mean and last": (
+        Predictive(0.1, forecast="mean-and-last", memory=30, mean_memory=8, refresh_every=15),
+        lambda n: NaiveDeviation(n, 0.1, 30, 8, 15, uses_last=True),
+    ),
     "prioritized": (Prioritized(), lambda n: NaivePrioritized(n, 0.6, 1e-6)),
 }
 

@@ -34,6 +34,7 @@ SAMPLERS = {
     "adaptive, actor only": [Adaptive(networks=("actor",))] * 2,
     "predictive": [Predictive(refresh_every=3)] * 2,
     "predictive, deviation": [Predictive(forecast="deviation", refresh_every=3)] * 2,
+    "predictive, mean and last": [Predictive(forecast="mean-and-last", refresh_every=3)] * 2,
     "predictive, balanced": [Predictive(networks="balanced")] * 2,
     "separate draws": [Predictive(networks="separate", refresh_every=3)] * 2,
     "last value": [LastValue()] * 2,

@@ -97,15 +97,20 @@ class ValueForecast(AbstractForecast):
 class DeviationForecast(AbstractForecast):
     """From a running mean of deviations: log d minus the mean of log d over the slots at the same moment."""
 
-    def __init__(self, setting: Setting, memory: int, mean_memory: int, horizon: int):
-        """The mean decays over `mean_memory` updates, the regressions over `memory`."""
+    def __init__(self, setting: Setting, memory: int, mean_memory: int, horizon: int, uses_last: bool):
+        """The mean decays over `mean_memory` updates, the regressions over `memory`.
+
+        They are on the running mean and, with `uses_last`, on the last deviation.
+        """
         members, capacity, backend = setting.members, setting.capacity, setting.backend
+        count = deviation_equations.SUMS_WITH_LAST if uses_last else deviation_equations.SUMS
         state = deviation_equations.State(
             backend.zeros((members, capacity), torch.float32),
+            backend.zeros((members, capacity if uses_last else 0), torch.float32),
             backend.zeros((members, capacity), torch.int32),
             backend.zeros((members, capacity), torch.uint8),
             torch.zeros(members, deviation_equations.MOMENTS, dtype=torch.float64, device=backend.device),
-            torch.zeros(members, *deviation_equations.SUMS, dtype=torch.float64, device=backend.device),
+            torch.zeros(members, deviation_equations.BUCKETS, count, dtype=torch.float64, device=backend.device),
             torch.zeros(1, dtype=torch.int64, device=backend.device),
         )
         self._state = state
@@ -131,7 +136,8 @@ class DeviationForecast(AbstractForecast):
     @override
     def slot_state(self) -> dict[str, Tensor]:
         state = self._state
-        return {"deviations": state.deviations, "since": state.since, "reports": state.reports}
+        last = {"last": state.last} if state.last.shape[1] else {}
+        return {"deviations": state.deviations, **last, "since": state.since, "reports": state.reports}
 
     @override
     def state_dict(self) -> dict[str, Tensor]:

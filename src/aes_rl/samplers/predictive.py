@@ -34,15 +34,16 @@ class Predictive:
     influence; "separate" makes one draw for the critics and another for the actor, each from its own gradients."""
     overwrite: Overwrite = "fifo"
     """Which slot is overwritten when the buffer is full."""
-    forecast: Literal["value", "deviation"] = "value"
-    """What is remembered of a slot: its last squared norm, or a running mean of how far its norms were from the mean of
-    all norms at the time. The second follows norms that all change together."""
+    forecast: Literal["value", "deviation", "mean-and-last"] = "value"
+    """What is remembered of a slot: its last squared norm ("value"), a running mean of how far its norms were from the
+    mean of all norms at the time ("deviation"), which follows norms that all change together, or this mean and the last
+    of these deviations."""
     mean_memory: int = 200
-    """Time constant, in updates, of the mean that deviations are measured from; only for forecast="deviation"."""
+    """Time constant, in updates, of the mean that deviations are measured from; not for forecast="value"."""
 
     def __post_init__(self) -> None:
         checks.floor(self.floor)
-        checks.choice("forecast", self.forecast, ("value", "deviation"))
+        checks.choice("forecast", self.forecast, ("value", "deviation", "mean-and-last"))
         checks.count("memory", self.memory)
         checks.count("mean_memory", self.mean_memory)
         checks.count("refresh_every", self.refresh_every)
@@ -71,7 +72,9 @@ class PredictiveRule(AbstractRule):
         self.forecast: AbstractForecast = (
             ValueForecast(setting, config.memory, horizon)
             if config.forecast == "value"
-            else DeviationForecast(setting, config.memory, config.mean_memory, horizon)
+            else DeviationForecast(
+                setting, config.memory, config.mean_memory, horizon, uses_last=config.forecast == "mean-and-last"
+            )
         )
 
     @override
