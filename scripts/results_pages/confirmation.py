@@ -12,7 +12,7 @@ from aes_rl.report.curves import Array
 from aes_rl.report.statistics import Interval, pooled_permutation_test, probability_of_improvement, with_interval
 from scripts import svg
 from scripts.results_pages import data
-from scripts.results_pages.tables import p_value, score, table, with_ends
+from scripts.results_pages.tables import fraction, p_value, score, table, with_ends
 
 BEST = "predictive:networks=separate,forecast=deviation"
 SEEDS = tuple(range(101, 111))
@@ -140,22 +140,28 @@ def is_confirmed_so_far(name: str) -> bool:
 
 
 def improvement(size: int, sampler: str = BEST) -> str:
-    """Probability that a run of the sampler beats one of uniform replay with the same batch, on the complete tasks."""
+    """Probability that a run of the sampler beats one of uniform replay with the same batch, on its complete tasks."""
     ours, theirs = (
-        np.stack([returns(task, Side(s, size)) for task in tasks_done()], axis=1) for s in (sampler, "uniform")
+        np.stack([returns(task, Side(s, size)) for task in tasks_done(size)], axis=1) for s in (sampler, "uniform")
     )
     return with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
 
 
-def tasks_done() -> list[str]:
-    """Tasks with all runs of batches of 16 and 64."""
-    sides = [Side(sampler, size) for sampler in COMPARED for size in (16, 64)]
+def improvement_on(task: str, size: int, sampler: str = BEST) -> str:
+    """The same on one task."""
+    ours, theirs = (returns(task, Side(s, size))[:, None] for s in (sampler, "uniform"))
+    return fraction(probability_of_improvement(ours, theirs))
+
+
+def tasks_done(*sizes: int) -> list[str]:
+    """Tasks with all runs of some batch sizes, by default of 16 and 64."""
+    sides = [Side(sampler, size) for sampler in COMPARED for size in sizes or (16, 64)]
     return [task for task in paper.TASKS if all(len(returns(task, side)) for side in sides)]
 
 
-def tasks_in_words() -> str:
+def tasks_in_words(*sizes: int) -> str:
     """These tasks as part of a sentence."""
-    *first, last = tasks_done()
+    *first, last = tasks_done(*sizes)
     return f"{', '.join(first)} and {last}"
 
 
