@@ -4,8 +4,9 @@
     python benchmarks/time_to_score.py RESULTS.csv --goal 2000 --table
 
 The contestants of a seed train side by side, each in a process with one thread, until the mean of five evaluations
-reaches the goal or the steps are used up. Test episodes stop a contestant's clock. A contestant's evaluations are
-appended to the file when it has ended; those that are in the file already are not run again.
+reaches the goal or the steps are used up. Test episodes stop a contestant's clock. CPU time is recorded beside the
+clock's: on a machine with other work it says what the clock would show without that work. A contestant's evaluations
+are appended to the file when it has ended; those that are in the file already are not run again.
 """
 
 import argparse
@@ -29,7 +30,7 @@ from aes_rl.training.vector import simulator
 
 EVERY, EPISODES, SMOOTHED = 10_000, 5, 5
 """Steps between evaluations, test episodes of each, and evaluations that a score is the mean of."""
-FIELDS = ("task", "contestant", "seed", "env_step", "minutes", "mean_return")
+FIELDS = ("task", "contestant", "seed", "env_step", "minutes", "cpu_minutes", "mean_return")
 BEST = "predictive:networks=separate,forecast=deviation"
 Policy = Callable[[np.ndarray], np.ndarray]
 
@@ -78,14 +79,16 @@ CONTESTANTS: dict[str, Callable[[str, int, int], Iterator[Policy]]] = {
 def compete(path: Path, lock: object, name: str, task: str, seed: int, steps: int, goal: float) -> None:
     """Train one contestant and append its evaluations."""
     torch.set_num_threads(1)
-    trained, minutes, scores = CONTESTANTS[name](task, seed, steps), 0.0, deque[float](maxlen=SMOOTHED)
+    trained, scores = CONTESTANTS[name](task, seed, steps), deque[float](maxlen=SMOOTHED)
+    minutes = cpu_minutes = 0.0
     rows = []
     for number in range(1, steps // EVERY + 1):
-        start = time.perf_counter()
+        start, cpu_start = time.perf_counter(), time.process_time()
         policy = next(trained)
         minutes += (time.perf_counter() - start) / 60
+        cpu_minutes += (time.process_time() - cpu_start) / 60
         scores.append(evaluated(policy, task, 1_000_000 * (seed + 1) + number * EPISODES))
-        rows.append((task, name, seed, number * EVERY, f"{minutes:.3f}", f"{scores[-1]:.2f}"))
+        rows.append((task, name, seed, number * EVERY, f"{minutes:.3f}", f"{cpu_minutes:.3f}", f"{scores[-1]:.2f}"))
         print(
             f"{name}, seed {seed}: {scores[-1]:.0f} after {number * EVERY:,} steps, {minutes:.1f} minutes", flush=True
         )
@@ -110,18 +113,20 @@ def evaluated(policy: Policy, task: str, first_seed: int) -> float:
 
 def print_table(path: Path, task: str, goal: float) -> None:
     """Steps and minutes of every contestant until the goal."""
-    curves: dict[tuple[str, int], list[tuple[int, float, float]]] = {}
+    curves: dict[tuple[str, int], list[tuple[int, float, float, float]]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["task"] == task:
-                point = (int(row["env_step"]), float(row["minutes"]), float(row["mean_return"]))
+                times = float(row["minutes"]), float(row["cpu_minutes"])
+                point = (int(row["env_step"]), *times, float(row["mean_return"]))
                 curves.setdefault((row["contestant"], int(row["seed"])), []).append(point)
     for (name, seed), points in curves.items():
-        means = [fmean(score for _, _, score in points[max(0, k - SMOOTHED) : k]) for k in range(1, len(points) + 1)]
+        means = [fmean(point[-1] for point in points[max(0, k - SMOOTHED) : k]) for k in range(1, len(points) + 1)]
         reached = [k for k, mean in enumerate(means) if k + 1 >= SMOOTHED and mean >= goal]
-        step, minutes, _ = points[reached[0] if reached else -1]
+        step, minutes, cpu_minutes, _ = points[reached[0] if reached else -1]
         verdict = f"reached {goal:g}" if reached else f"had {means[-1]:.0f}"
-        print(f"{name:36} seed {seed:3}  {verdict} after {step:7,} steps and {minutes:6.1f} minutes")
+        taken = f"{step:7,} steps, {minutes:6.1f} minutes ({cpu_minutes:.1f} of CPU time)"
+        print(f"{name:36} seed {seed:3}  {verdict} after {taken}")
 
 
 def main() -> None:
