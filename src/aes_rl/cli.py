@@ -1,9 +1,11 @@
 """The command `aes-rl`."""
 
+import os
 import sys
 import warnings
 from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import TextIO
 
 from aes_rl import extensions
 from aes_rl.errors import RunError, UserError
@@ -28,6 +30,8 @@ _COMMON = """Every command also takes
   --debug        show the traceback of errors that are otherwise reported in one line"""
 
 _DEBUG = "--debug"
+_UNREAD = 128 + 13
+"""Exit status of a command whose output nobody reads any more: that of a process ended by SIGPIPE."""
 _LONGEST_MESSAGE = 1500
 """Most characters of an error message; names of files and options may be long."""
 
@@ -52,7 +56,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     format_before, warnings.formatwarning = warnings.formatwarning, _format_warning
     try:
         _run(extensions.extract_modules([argument for argument in argv if argument != _DEBUG]))
+        sys.stdout.flush()
     except (UserError, RunError, OSError, MemoryError) as error:
+        if isinstance(error, BrokenPipeError) and _is_unread(sys.stdout):
+            raise SystemExit(_UNREAD) from None
         if is_debugging:
             raise
         _print_error(str(error) or "there is not enough memory; train fewer members at a time, or lower capacity")
@@ -70,6 +77,18 @@ def _format_warning(message: Warning | str, category: type[Warning], *_: object,
     """A warning in one line, without its source line."""
     kind = "" if category is UserWarning else f" ({category.__name__})"
     return f"aes-rl: warning: {_printable(f'{message}')}{kind}\n"
+
+
+def _is_unread(output: TextIO) -> bool:
+    """Whether nobody reads the output any more, as behind `| head`. It then goes to the null device."""
+    try:
+        print(file=output, flush=True)
+    except BrokenPipeError:
+        null = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(null, output.fileno())  # Python flushes at its end, which would report the error again
+        os.close(null)
+        return True
+    return False
 
 
 def _print_error(text: str) -> None:
@@ -98,4 +117,4 @@ def _run(argv: list[str]) -> None:
         command(argv[1:])
     finally:
         if not {"--help", "-h"}.isdisjoint(argv):  # the command has printed its own help
-            print(_COMMON)
+            print(_COMMON, flush=True)
