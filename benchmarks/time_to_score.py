@@ -3,10 +3,10 @@
     python benchmarks/time_to_score.py RESULTS.csv --goal 2000     an hour or two on two cores
     python benchmarks/time_to_score.py RESULTS.csv --goal 2000 --table
 
-The contestants of a seed train side by side, each in a process with one thread, until the mean of five evaluations
-reaches the goal or the steps are used up. Test episodes stop a contestant's clock. CPU time is recorded beside the
-clock's: on a machine with other work it says what the clock would show without that work. A contestant's evaluations
-are appended to the file when it has ended; those that are in the file already are not run again.
+The contestants of a seed train one or two at a time, each in a process with one thread, until the mean of five
+evaluations reaches the goal or the steps are used up. Test episodes stop a contestant's clock. CPU time is recorded
+beside the clock's: on a machine with other work it says what the clock would show without that work. A contestant's
+evaluations are appended to the file when it has ended; those that are in the file already are not run again.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
+from typing import NamedTuple
 
 import gymnasium
 import numpy as np
@@ -33,6 +34,15 @@ EVERY, EPISODES, SMOOTHED = 10_000, 5, 5
 FIELDS = ("task", "contestant", "seed", "env_step", "minutes", "cpu_minutes", "mean_return")
 BEST = "predictive:networks=separate,forecast=deviation"
 Policy = Callable[[np.ndarray], np.ndarray]
+
+
+class Point(NamedTuple):
+    """An evaluation of a contestant."""
+
+    step: int
+    minutes: float
+    cpu_minutes: float
+    score: float
 
 
 def peer(task: str, seed: int, steps: int) -> Iterator[Policy]:
@@ -113,20 +123,33 @@ def evaluated(policy: Policy, task: str, first_seed: int) -> float:
 
 def print_table(path: Path, task: str, goal: float) -> None:
     """Steps and minutes of every contestant until the goal."""
-    curves: dict[tuple[str, int], list[tuple[int, float, float, float]]] = {}
+    for (name, seed), points in read(path, task).items():
+        number = reached(points, goal)
+        point = points[-1 if number is None else number]
+        score = fmean(one.score for one in points[-SMOOTHED:])
+        verdict = f"had {score:.0f}" if number is None else f"reached {goal:g}"
+        taken = f"{point.step:7,} steps, {point.minutes:6.1f} minutes ({point.cpu_minutes:.1f} of CPU time)"
+        print(f"{name:36} seed {seed:3}  {verdict} after {taken}")
+
+
+def read(path: Path, task: str) -> dict[tuple[str, int], list[Point]]:
+    """The curves of a file by contestant and seed."""
+    curves: dict[tuple[str, int], list[Point]] = {}
     with path.open(newline="") as file:
         for row in csv.DictReader(file):
             if row["task"] == task:
                 times = float(row["minutes"]), float(row["cpu_minutes"])
-                point = (int(row["env_step"]), *times, float(row["mean_return"]))
+                point = Point(int(row["env_step"]), *times, float(row["mean_return"]))
                 curves.setdefault((row["contestant"], int(row["seed"])), []).append(point)
-    for (name, seed), points in curves.items():
-        means = [fmean(point[-1] for point in points[max(0, k - SMOOTHED) : k]) for k in range(1, len(points) + 1)]
-        reached = [k for k, mean in enumerate(means) if k + 1 >= SMOOTHED and mean >= goal]
-        step, minutes, cpu_minutes, _ = points[reached[0] if reached else -1]
-        verdict = f"reached {goal:g}" if reached else f"had {means[-1]:.0f}"
-        taken = f"{step:7,} steps, {minutes:6.1f} minutes ({cpu_minutes:.1f} of CPU time)"
-        print(f"{name:36} seed {seed:3}  {verdict} after {taken}")
+    return curves
+
+
+def reached(points: list[Point], goal: float) -> int | None:
+    """Number of the first evaluation with which the mean of the last ones is at least the goal."""
+    for number in range(SMOOTHED - 1, len(points)):
+        if fmean(point.score for point in points[number + 1 - SMOOTHED : number + 1]) >= goal:
+            return number
+    return None
 
 
 def main() -> None:
@@ -153,14 +176,18 @@ def run_all(arguments: argparse.Namespace) -> None:
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(",".join(FIELDS) + "\n")
-    with path.open(newline="") as file:
-        done = {(row["task"], row["contestant"], int(row["seed"])) for row in csv.DictReader(file)}
+    curves = read(path, arguments.task)
+    for (name, seed), points in curves.items():
+        if reached(points, arguments.goal) is None and points[-1].step < arguments.steps:
+            raise SystemExit(
+                f"{path}: {name}, seed {seed}, ended at {points[-1].step:,} steps for another goal; give another file"
+            )
     gymnasium.make(arguments.task).close()  # raises if there is no such task
     jobs = [
         (name, arguments.task, seed, arguments.steps, arguments.goal)
         for seed in arguments.seeds
         for name in arguments.contestants
-        if (arguments.task, name, seed) not in done
+        if (name, seed) not in curves
     ]
     context = multiprocessing.get_context("spawn")
     with context.Manager() as manager, context.Pool(arguments.processes, maxtasksperchild=1) as pool:

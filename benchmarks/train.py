@@ -28,6 +28,8 @@ WARM_UP = 1000
 DEFAULT = 256
 """Stable-Baselines3's own batch size."""
 BATCHES = (16, 64, DEFAULT)
+SEPARATE = "predictive:networks=separate,forecast=deviation"
+"""A draw for each network."""
 Steps = Callable[[int], None]
 
 
@@ -67,6 +69,7 @@ def contestants() -> dict[str, Steps]:
     """What takes turns: this package by batch size, sampler and members; Stable-Baselines3 by batch size and buffer."""
     own = {f"predictive, batch {size}": ours("predictive", size) for size in BATCHES}
     own |= {f"{name}, batch 256": ours(name, 256) for name in ("uniform", "adaptive")}
+    own |= {f"separate, batch {size}": ours(SEPARATE, size) for size in BATCHES[:2]}
     own["predictive, batch 64, 6 members"] = ours("predictive", 64, members=6)
     own |= {f"sb3, batch {size}": peer(size) for size in BATCHES}
     return own | {"sb3, our buffer, batch 64": peer(64, is_selective=True)}
@@ -82,6 +85,14 @@ def ratios(times: dict[str, list[float]], suffix: str) -> dict[str, float]:
             figures[f"speedup_vs_sb3_batch_{size}{suffix}"] = median_ratio(times[f"sb3, batch {size}"], own)
     uniform, adaptive, predictive = (times[f"{name}, batch 256"] for name in ("uniform", "adaptive", "predictive"))
     ours_in_sb3 = times["sb3, our buffer, batch 64"]
+    for size in BATCHES[:2]:
+        separate = times[f"separate, batch {size}"]
+        figures[f"separate_speedup_vs_sb3_default_batch_{size}{suffix}"] = median_ratio(
+            times["sb3, batch 256"], separate
+        )
+        figures[f"separate_over_one_draw_batch_{size}{suffix}"] = median_ratio(
+            separate, times[f"predictive, batch {size}"]
+        )
     figures[f"our_buffer_in_sb3_over_its_default{suffix}"] = median_ratio(times["sb3, batch 256"], ours_in_sb3)
     figures[f"our_buffer_in_sb3_over_its_own{suffix}"] = median_ratio(times["sb3, batch 64"], ours_in_sb3)
     figures[f"uniform_speedup_vs_sb3{suffix}"] = median_ratio(times["sb3, batch 256"], uniform)

@@ -21,7 +21,7 @@ from pathlib import Path
 PACKAGES = (
     "mujoco==3.17.0 gymnasium cloudpickle farama-notifications glfw absl-py etils importlib_resources zipp pyopengl "
     "tyro rich filelock docstring_parser shtab typeguard typing_extensions markdown-it-py mdurl pygments "
-    "psutil threadpoolctl numba llvmlite pytest pluggy iniconfig packaging"
+    "safetensors jaxtyping wadler-lindig psutil threadpoolctl numba llvmlite pytest pluggy iniconfig packaging"
 )
 """Requirements of pip, in one text."""
 PLATFORMS = ("manylinux_2_28_x86_64", "manylinux_2_27_x86_64", "manylinux2014_x86_64", "any")
@@ -42,7 +42,7 @@ def main() -> None:
         for wheel in wheels.glob("*.whl"):
             zipfile.ZipFile(wheel).extractall(packages)
         for name in NOT_NEEDED:
-            shutil.rmtree(packages / name)
+            shutil.rmtree(packages / name, ignore_errors=True)
         (packages / "imageio").mkdir()
         (packages / "imageio" / "__init__.py").touch()
         strip(packages)

@@ -75,12 +75,18 @@ def _curves() -> dict[tuple[str, Side], dict[int, dict[int, float]]]:
     return found
 
 
-def returns(task: str, side: Side) -> Array:
-    """Mean test return during training of the plan's seeds; empty if they are not all there."""
+def curves(task: str, side: Side) -> Array:
+    """Test returns [seeds, evaluations] of the plan's seeds; empty if they are not all there."""
     by_seed = _curves().get((task, side), {})
     if not set(SEEDS) <= set(by_seed):
-        return np.empty(0)
-    return np.array([np.mean(list(by_seed[seed].values())) for seed in SEEDS])
+        return np.empty((0, 0))
+    return np.array([[score for _, score in sorted(by_seed[seed].items())] for seed in SEEDS])
+
+
+def returns(task: str, side: Side) -> Array:
+    """Mean test return during training of the plan's seeds; empty if they are not all there."""
+    found = curves(task, side)
+    return found.mean(axis=1) if len(found) else np.empty(0)
 
 
 def _normalised(task: str, side: Side) -> Array:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import jinja2
 
-from scripts.results_pages import confirmation, deviations, simulations, small_batches, tables
+from scripts.results_pages import confirmation, deviations, simulations, small_batches, tables, time_to_score
 from scripts.results_pages.data import DOCS
 
 PAGES = {"index.md": "results/index.md", "deviations.md": "results/deviations.md", "variance.md": "variance.md"}
@@ -26,7 +26,7 @@ def render(template: str) -> str:
     """The text of a page."""
     loader = jinja2.FileSystemLoader(Path(__file__).parent / "templates")
     environment = jinja2.Environment(loader=loader, undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
-    for module in (tables, small_batches, confirmation, deviations, simulations):
+    for module in (tables, small_batches, time_to_score, confirmation, deviations, simulations):
         environment.globals |= dict(inspect.getmembers(module, inspect.isfunction))
     title, _, text = environment.get_template(template).render().partition("\n\n")
     return f"{title}\n\n{NOTE.format(template)}" + "\n\n".join(map(_wrapped, text.split("\n\n")))
@@ -56,4 +56,4 @@ if __name__ == "__main__":
     figures.mkdir(exist_ok=True)
     (figures / "small_batches.svg").write_text(confirmation.batch_figure())
     (figures / "small_batches_pilot.svg").write_text(small_batches.batch_figure())
-    (figures / "small_batches_time.svg").write_text(small_batches.time_figure())
+    (figures / "small_batches_time.svg").write_text(time_to_score.time_figure())

@@ -7,6 +7,7 @@ import torch
 
 from aes_rl import Adaptive, Predictive, Sampler, Signals
 from aes_rl.lab.simulate import Drifting, captured_over_time
+from aes_rl.samplers import deviation_equations, deviation_loops
 from aes_rl.streams import Stream, Streams
 from aes_rl.types import Draw
 
@@ -91,3 +92,25 @@ def test_captures_what_lasts_and_never_loses_to_uniform(share, time_constant, le
     assert min(predictive[1:]) > least - 0.1  # while the floor falls
     assert min(predictive) > -0.05
     assert captured_over_time(Adaptive(), problem, 32, 3000)[-1] < predictive[-1]
+
+
+@pytest.mark.parametrize(
+    ("variances", "covariances", "expected"),
+    [
+        ((1.0, 1.0, 0.0), (0.3, 0.4), (0.3, 0.4)),
+        ((2.0, 1.0, 0.5), (1.0, 0.6), (0.7 / 1.75, 0.7 / 1.75)),
+        ((1.0, 1.0, 0.8), (0.3, 0.6), (0.0, 0.6)),  # the running mean's slope alone would be −0.5
+        ((1.0, 2.0, 0.9), (0.6, 0.3), (0.6, 0.0)),
+        ((1.0, 1.0, 0.0), (1.7, 0.4), (1.0, 0.4)),
+        ((1.0, 1.0, 0.0), (0.3, 2.5), (0.3, 1.0)),
+        ((1.0, 1.0, 0.9), (1.0, 3.0), (0.0, 1.0)),
+        ((1.0, 1.0, 0.0), (-0.2, -0.1), (0.0, 0.0)),
+        ((1.0, 1.0, 1.0), (0.5, 0.5), (0.0, 0.0)),  # one and the same number: no joint fit, and no division by zero
+    ],
+)
+def test_slopes_of_running_mean_and_last_deviation(variances, covariances, expected) -> None:
+    """A negative slope is dropped and the other one fitted alone; both are at most 1."""
+    numbers = (*variances, *covariances)
+    assert deviation_loops._two_slopes(*numbers) == pytest.approx(expected)
+    slopes = deviation_equations._two_slopes(*(torch.tensor([number], dtype=torch.float64) for number in numbers))
+    assert [float(slope) for slope in slopes] == pytest.approx(expected)

@@ -204,25 +204,36 @@ def lines(moments: Float[Tensor, "p 4"], sums: Float[Tensor, "p buckets sums"]) 
     known_variance = (sums[..., 3] + prior) / total - known.square()
     covariance = sums[..., 4] / total - known * new
     new_variance = (sums[..., 5] + prior) / total - new.square()
-    slopes = (covariance / known_variance.clamp(min=1e-300)).clamp(0, 1)
     if not uses_last(sums):
+        slopes = (covariance / known_variance.clamp(min=1e-300)).clamp(0, 1)
         residual = new_variance - 2 * slopes * covariance + slopes.square() * known_variance
         return Lines(mean + new - slopes * known + 0.5 * residual.clamp(min=0), slopes, None)
     last = sums[..., 6] / total
     last_variance = (sums[..., 7] + prior) / total - last.square()
     between = sums[..., 8] / total - known * last
     last_covariance = sums[..., 9] / total - last * new
-    determinant = (known_variance * last_variance - between.square()).clamp(min=1e-300)
-    joint = (covariance * last_variance - last_covariance * between) / determinant
-    last_joint = (last_covariance * known_variance - covariance * between) / determinant
-    last_alone = last_covariance / last_variance.clamp(min=1e-300)
-    last_slopes = torch.where((joint < 0) & (last_joint >= 0), last_alone, last_joint).clamp(0, 1)
-    slopes = torch.where((joint >= 0) & (last_joint < 0), slopes, joint.clamp(0, 1))
+    slopes, last_slopes = _two_slopes(known_variance, last_variance, between, covariance, last_covariance)
     residual = new_variance - 2 * (slopes * covariance + last_slopes * last_covariance)
     residual = residual + slopes.square() * known_variance + last_slopes.square() * last_variance
     residual = residual + 2 * slopes * last_slopes * between
     intercepts = mean + new - slopes * known - last_slopes * last + 0.5 * residual.clamp(min=0)
     return Lines(intercepts, slopes, last_slopes)
+
+
+def _two_slopes(
+    known_variance: Tensor, last_variance: Tensor, between: Tensor, covariance: Tensor, last_covariance: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The slopes of the running mean and of the last deviation, each within [0, 1], from the (co)variances."""
+    determinant = (known_variance * last_variance - between.square()).clamp(min=1e-300)
+    slopes = (covariance * last_variance - last_covariance * between) / determinant
+    last_slopes = (last_covariance * known_variance - covariance * between) / determinant
+    alone = covariance / known_variance.clamp(min=1e-300)
+    last_alone = last_covariance / last_variance.clamp(min=1e-300)
+    is_first_negative, is_last_negative = slopes < 0, last_slopes < 0
+    return (
+        torch.where(~is_first_negative & is_last_negative, alone, slopes).clamp(0, 1),
+        torch.where(is_first_negative & ~is_last_negative, last_alone, last_slopes).clamp(0, 1),
+    )
 
 
 @fused

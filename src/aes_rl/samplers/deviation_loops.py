@@ -109,19 +109,25 @@ def _fit_one(sums, mean, variance, line):
     last_variance = (sums[7] + prior) / total - last * last
     between = sums[8] / total - known * last
     last_covariance = sums[9] / total - last * new
-    determinant = max(known_variance * last_variance - between * between, 1e-300)
-    joint = (covariance * last_variance - last_covariance * between) / determinant
-    last_slope = (last_covariance * known_variance - covariance * between) / determinant
-    if joint >= 0 or last_slope < 0:
-        slope = slope if joint >= 0 and last_slope < 0 else joint
-    else:
-        slope, last_slope = 0.0, last_covariance / max(last_variance, 1e-300)
-    slope, last_slope = min(max(slope, 0.0), 1.0), min(max(last_slope, 0.0), 1.0)
+    slope, last_slope = _two_slopes(known_variance, last_variance, between, covariance, last_covariance)
     residual = new_variance - 2 * (slope * covariance + last_slope * last_covariance)
     residual += slope * slope * known_variance + last_slope * last_slope * last_variance
     residual = max(residual + 2 * slope * last_slope * between, 0.0)
     line[0] = 0.5 * (mean + new - slope * known - last_slope * last + 0.5 * residual)
     line[1], line[2] = 0.5 * slope, 0.5 * last_slope
+
+
+@njit(cache=True, inline="always")
+def _two_slopes(known_variance, last_variance, between, covariance, last_covariance):
+    """The slopes of the running mean and of the last deviation, each within [0, 1]."""
+    determinant = max(known_variance * last_variance - between * between, 1e-300)
+    slope = (covariance * last_variance - last_covariance * between) / determinant
+    last_slope = (last_covariance * known_variance - covariance * between) / determinant
+    if slope < 0 and last_slope >= 0:
+        last_slope = last_covariance / max(last_variance, 1e-300)
+    elif slope >= 0 and last_slope < 0:
+        slope = covariance / max(known_variance, 1e-300)
+    return min(max(slope, 0.0), 1.0), min(max(last_slope, 0.0), 1.0)
 
 
 @njit(cache=True, inline="always")

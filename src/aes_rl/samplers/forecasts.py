@@ -100,7 +100,7 @@ class DeviationForecast(AbstractForecast):
     def __init__(self, setting: Setting, memory: int, mean_memory: int, horizon: int, uses_last: bool):
         """The mean decays over `mean_memory` updates, the regressions over `memory`.
 
-        They are on the running mean and, with `uses_last`, on the last deviation.
+        The regressions use the running mean and, with `uses_last`, the last deviation.
         """
         members, capacity, backend = setting.members, setting.capacity, setting.backend
         count = deviation_equations.SUMS_WITH_LAST if uses_last else deviation_equations.SUMS

@@ -66,7 +66,8 @@ def train(run: RunState) -> Iterator[Step]:
                         feed_back_all()
                 descend_all()
                 run.update_step += 1
-            run.finish_sending()
+            if learned is None:
+                run.finish_sending()
             acting_stream.join()
             with side_stream:
                 data = run.receive()

@@ -10,8 +10,8 @@ from aes_rl.samplers.rule import candidates_per_draw, draws_per_network
 from aes_rl.training.config import Training
 from aes_rl.training.vector.step_data import Sizes
 
-_SAMPLER_BYTES_PER_SLOT = 21
-"""Mass, its share of the sum tree, insertion stamp, and a rule's own number."""
+_SAMPLER_BYTES_PER_SLOT = 26
+"""Mass, its share of the sum tree, insertion stamp, and at most what predictive selection keeps of a slot."""
 _COPIES = 16
 """Copies of one network's parameters and activations: networks, targets, gradients, the optimiser's moments."""
 

@@ -37,8 +37,10 @@ class Tiles(NamedTuple):
     backward: Tile
     parameters: Tile
     parameters_of_large: Tile
-    """Of batches from 256."""
+    """Of batches from `_LARGE`."""
 
+
+_LARGE = 256
 
 # Tuned on Hopper, whose matrix instruction needs four warps and float32 operands contiguous along the summed axis,
 # as in the backward pass. Elsewhere two warps and the older instruction are up to three times as fast.
@@ -251,7 +253,7 @@ def layer_gradients(
     copies, batch, columns = gradient.shape
     width, late_width = inputs.shape[-1], 0 if late is None else late.shape[-1]
     own = _tiles(gradient)
-    tile = own.parameters if batch < 256 else own.parameters_of_large
+    tile = own.parameters if batch < _LARGE else own.parameters_of_large
     block, across, inner, warps, stages = _cut(tile, width, columns)
     tiles = triton.cdiv(width, block)
     parameter_gradients[(tiles + triton.cdiv(late_width, block) + 1, triton.cdiv(columns, across), copies)](

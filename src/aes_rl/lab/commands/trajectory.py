@@ -88,12 +88,14 @@ def _samplers(setting: str, largest: float, args: TrajectoryExperiment) -> dict[
             "full information": FullInformation(nu=largest, overwrite="fifo"),
             "adaptive": Adaptive(floor=floor, nu=largest, retention=1.0, overwrite="fifo"),
             "predictive": Predictive(refresh_every=20),
+            "predictive, deviations": Predictive(refresh_every=20, forecast="deviation"),
         }
     return {
         "uniform": Uniform(),
         "naive": Naive(updates_per_epoch=8, nu=largest),
         "adaptive": Adaptive(nu="auto", forget_every=8, overwrite="fifo"),
         "predictive": Predictive(refresh_every=20),
+        "predictive, deviations": Predictive(refresh_every=20, forecast="deviation"),
     }
 
 

@@ -1,6 +1,7 @@
 """Gymnasium environments whose state can be saved and restored without pickle."""
 
 import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -23,6 +24,8 @@ _KNOWN_WRAPPERS = (TimeLimit, OrderEnforcing, PassiveEnvChecker)
 """Wrappers whose only state is the number of steps in the episode."""
 _DERIVED = ("xpos", "xipos", "cfrc_ext", "cinert", "cvel")
 """Derived quantities that tasks read before the simulator computes them again."""
+_MUJOCO_WARNINGS = threading.Lock()
+"""Held while MuJoCo's handler of warnings is another one."""
 
 
 class Saved(NamedTuple):
@@ -35,7 +38,7 @@ class Saved(NamedTuple):
 def make(task: str, **options: Any) -> Environment:
     """The environment of a task; raises unless its observations and actions are vectors, and actions have bounds."""
     try:
-        with exits_as_errors(f"task {task!r} ended its process while it was made"), _without_deprecations():
+        with exits_as_errors(f"task {task!r} ended its process while it was made"), _without_deprecations(task):
             environment = gymnasium.make(task, disable_env_checker=True, **options)
     except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
         raise UserError(f"task {task!r} cannot be made: {error}") from error
@@ -66,11 +69,16 @@ def exits_as_errors(message: str) -> Iterator[None]:
 
 
 @contextmanager
-def _without_deprecations() -> Iterator[None]:
-    """Drop MuJoCo's warnings about old attributes in Gymnasium's models: one per environment, not the user's doing."""
-    import mujoco
+def _without_deprecations(task: str) -> Iterator[None]:
+    """Drop MuJoCo's warnings about old attributes in Gymnasium's own models: one per environment, not the user's doing.
 
-    before = mujoco.get_mju_user_warning()
+    MuJoCo has one handler of warnings for all threads, so one of them at a time makes such an environment.
+    """
+    spec = gymnasium.registry.get(task)
+    if spec is None or not str(spec.entry_point).startswith("gymnasium.envs.mujoco"):
+        yield
+        return
+    import mujoco
 
     def show(message: str) -> None:
         if "deprecated" in message:
@@ -80,11 +88,13 @@ def _without_deprecations() -> Iterator[None]:
         else:
             print(f"WARNING: {message}", file=sys.stderr)
 
-    mujoco.set_mju_user_warning(show)
-    try:
-        yield
-    finally:
-        mujoco.set_mju_user_warning(before)
+    with _MUJOCO_WARNINGS:
+        before = mujoco.get_mju_user_warning()
+        mujoco.set_mju_user_warning(show)
+        try:
+            yield
+        finally:
+            mujoco.set_mju_user_warning(before)
 
 
 def action_scale(environment: Environment) -> tuple[Bounds, Bounds]:
