@@ -76,7 +76,7 @@ def test_adaptive_beside_predictive(verdicts: list[dict[str, str]]) -> None:
     of = {(row["task"], row["sampler"]): float(row["captured"]) for row in verdicts if row["agent"] == "sac"}
     tasks = {task for task, _ in of}
     assert len(tasks) == 6
-    assert "with batch 256 within 0.03 of `Predictive()` on four of six tasks" in text_of("README.md")
+    assert "with SAC at batch 256 within 0.03 of `Predictive()` on four of six tasks" in text_of("README.md")
     assert sum(of[task, "adaptive"] > of[task, "predictive"] - 0.03 for task in tasks) == 4
 
 

@@ -66,9 +66,7 @@ def train(run: RunState) -> Iterator[Step]:
                         feed_back_all()
                 descend_all()
                 run.update_step += 1
-            if learned is None:
-                run.finish_sending()
-            acting_stream.join()
+            run.finish_sending()
             with side_stream:
                 data = run.receive()
                 store_all()

@@ -109,6 +109,7 @@ class RunState:
         if self._actions_copied is not None and self._has_unsent_actions:
             self._has_unsent_actions = False
             self._actions_copied.synchronize()
+            self.acting_stream.join()
             self.environments.send(self._outgoing.numpy())
 
     def receive(self) -> StepData[NDArray[np.float32]]:
