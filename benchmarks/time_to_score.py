@@ -17,11 +17,11 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import fmean
-from typing import NamedTuple
 
 import gymnasium
 import numpy as np
 import torch
+from race import SMOOTHED, reached, read
 from stable_baselines3 import SAC as PeerSAC
 from stable_baselines3.common.logger import configure
 
@@ -29,20 +29,11 @@ from aes_rl.agents import SAC
 from aes_rl.training import RunState, Training, train
 from aes_rl.training.vector import simulator
 
-EVERY, EPISODES, SMOOTHED = 10_000, 5, 5
-"""Steps between evaluations, test episodes of each, and evaluations that a score is the mean of."""
+EVERY, EPISODES = 10_000, 5
+"""Steps between evaluations, and test episodes of each."""
 FIELDS = ("task", "contestant", "seed", "env_step", "minutes", "cpu_minutes", "mean_return")
 BEST = "predictive:networks=separate,forecast=deviation"
 Policy = Callable[[np.ndarray], np.ndarray]
-
-
-class Point(NamedTuple):
-    """An evaluation of a contestant."""
-
-    step: int
-    minutes: float
-    cpu_minutes: float
-    score: float
 
 
 def peer(task: str, seed: int, steps: int) -> Iterator[Policy]:
@@ -79,10 +70,10 @@ def ours(task: str, seed: int, steps: int, batch_size: int, sampler: str) -> Ite
 
 
 CONTESTANTS: dict[str, Callable[[str, int, int], Iterator[Policy]]] = {
-    "stable-baselines3, default": peer,
-    "uniform, batch 256": lambda task, seed, steps: ours(task, seed, steps, 256, "uniform"),
-    "a draw for each network, batch 64": lambda task, seed, steps: ours(task, seed, steps, 64, BEST),
-    "a draw for each network, batch 16": lambda task, seed, steps: ours(task, seed, steps, 16, BEST),
+    "Stable-Baselines3, default": peer,
+    "aes-rl, uniform, batch 256": lambda task, seed, steps: ours(task, seed, steps, 256, "uniform"),
+    "aes-rl, a draw for each network, batch 64": lambda task, seed, steps: ours(task, seed, steps, 64, BEST),
+    "aes-rl, a draw for each network, batch 16": lambda task, seed, steps: ours(task, seed, steps, 16, BEST),
 }
 
 
@@ -129,27 +120,7 @@ def print_table(path: Path, task: str, goal: float) -> None:
         score = fmean(one.score for one in points[-SMOOTHED:])
         verdict = f"had {score:.0f}" if number is None else f"reached {goal:g}"
         taken = f"{point.step:7,} steps, {point.minutes:6.1f} minutes ({point.cpu_minutes:.1f} of CPU time)"
-        print(f"{name:36} seed {seed:3}  {verdict} after {taken}")
-
-
-def read(path: Path, task: str) -> dict[tuple[str, int], list[Point]]:
-    """The curves of a file by contestant and seed."""
-    curves: dict[tuple[str, int], list[Point]] = {}
-    with path.open(newline="") as file:
-        for row in csv.DictReader(file):
-            if row["task"] == task:
-                times = float(row["minutes"]), float(row["cpu_minutes"])
-                point = Point(int(row["env_step"]), *times, float(row["mean_return"]))
-                curves.setdefault((row["contestant"], int(row["seed"])), []).append(point)
-    return curves
-
-
-def reached(points: list[Point], goal: float) -> int | None:
-    """Number of the first evaluation with which the mean of the last ones is at least the goal."""
-    for number in range(SMOOTHED - 1, len(points)):
-        if fmean(point.score for point in points[number + 1 - SMOOTHED : number + 1]) >= goal:
-            return number
-    return None
+        print(f"{name:44} seed {seed:3}  {verdict} after {taken}")
 
 
 def main() -> None:

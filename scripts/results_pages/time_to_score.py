@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from aes_rl.report.curves import Array
+from benchmarks import race
 from scripts import svg
 from scripts.results_pages import confirmation, data
 from scripts.results_pages.confirmation import BEST, Side
@@ -114,6 +115,18 @@ def minutes_to_score() -> str:
             lines.append([task, contestant.label, *texts, whole, at_end])
     head = ["task", "training", "half", "nine tenths", "all of it", "300,000 steps", "score then"]
     return table(head, lines)
+
+
+def clock_table(task: str, goal: float) -> str:
+    """What a clock showed: steps and minutes until a score, one run per contestant."""
+    found = race.read(data.ROOT / "benchmarks" / "results" / "time_to_score.csv", task)
+    lines = []
+    for (name, _), points in sorted(found.items(), key=lambda one: -one[1][-1].cpu_minutes):
+        number = race.reached(points, goal)
+        assert number is not None
+        point = points[number]
+        lines.append([name, f"{point.step:,}", f"{point.cpu_minutes:.1f}", f"{point.minutes:.1f}"])
+    return table(["training", "steps", "minutes of CPU time", "minutes by the clock"], lines)
 
 
 def times_faster(share: float, task: str) -> float:
