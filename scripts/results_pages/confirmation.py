@@ -20,6 +20,8 @@ LEAST_DIFFERENCE = -0.05
 """H256 holds if the whole interval of the difference of normalised scores lies above."""
 _REPETITIONS = 10_000
 SIZES = (16, 64, 256)
+RARE = 8
+"""Steps per update where updates are rare."""
 COMPARED = {
     "uniform": ("uniform replay", "#777777", "none"),
     "predictive": ("predictive, one draw", svg.COLOURS["predictive"], "4 4"),
@@ -56,7 +58,7 @@ HYPOTHESES = (
     ),
     Hypothesis(
         "R64", "the best rule beats uniform, 64, an update every 8 steps",
-        Side(BEST, 64, 8), Side("uniform", 64, 8), ("HalfCheetah", "Hopper", "Walker2d", "Ant"),
+        Side(BEST, 64, RARE), Side("uniform", 64, RARE), ("HalfCheetah", "Hopper", "Walker2d", "Ant"),
     ),
 )  # fmt: skip
 
@@ -145,23 +147,33 @@ def is_confirmed_so_far(name: str) -> bool:
     return found is not None and found.holds(hypothesis)
 
 
-def improvement(size: int, sampler: str = BEST) -> str:
+def improvement(size: int, sampler: str = BEST, steps_per_round: int = 1) -> str:
     """Probability that a run of the sampler beats one of uniform replay with the same batch, on its complete tasks."""
     ours, theirs = (
-        np.stack([returns(task, Side(s, size)) for task in tasks_done(size)], axis=1) for s in (sampler, "uniform")
+        np.stack([returns(task, Side(s, size, steps_per_round)) for task in _done([size], steps_per_round)], axis=1)
+        for s in (sampler, "uniform")
     )
     return with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
 
 
-def improvement_on(task: str, size: int, sampler: str = BEST) -> str:
+def improvement_on(task: str, size: int, sampler: str = BEST, steps_per_round: int = 1) -> str:
     """The same on one task."""
-    ours, theirs = (returns(task, Side(s, size))[:, None] for s in (sampler, "uniform"))
+    ours, theirs = (returns(task, Side(s, size, steps_per_round))[:, None] for s in (sampler, "uniform"))
     return fraction(probability_of_improvement(ours, theirs))
 
 
 def tasks_done(*sizes: int) -> list[str]:
     """Tasks with all runs of some batch sizes, by default of 16 and 64."""
-    sides = [Side(sampler, size) for sampler in COMPARED for size in sizes or (16, 64)]
+    return _done(sizes or (16, 64), 1)
+
+
+def tasks_with_rare_updates() -> list[str]:
+    """Tasks with all runs of a batch of 64 and an update every eight steps."""
+    return _done([64], RARE)
+
+
+def _done(sizes: Sequence[int], steps_per_round: int) -> list[str]:
+    sides = [Side(sampler, size, steps_per_round) for sampler in COMPARED for size in sizes]
     return [task for task in paper.TASKS if all(len(returns(task, side)) for side in sides)]
 
 
@@ -173,12 +185,16 @@ def tasks_in_words(*sizes: int) -> str:
 
 def fresh_scores() -> str:
     """Mean return during training of the complete cells, with its standard deviation over seeds."""
+    cells = {(task, f"{size}"): [Side(sampler, size) for sampler in COMPARED] for task in paper.TASKS for size in SIZES}
+    rare = {
+        (task, f"64, an update every {RARE} steps"): [Side(sampler, 64, RARE) for sampler in COMPARED]
+        for task in paper.TASKS
+    }
     lines = []
-    for task in paper.TASKS:
-        for size in SIZES:
-            own = [returns(task, Side(sampler, size)) for sampler in COMPARED]
-            if all(len(one) for one in own):
-                lines.append([task, str(size), *(f"{score(one.mean())} ± {score(one.std(ddof=1))}" for one in own)])
+    for (task, batch), sides in (cells | rare).items():
+        own = [returns(task, side) for side in sides]
+        if all(len(one) for one in own):
+            lines.append([task, batch, *(f"{score(one.mean())} ± {score(one.std(ddof=1))}" for one in own)])
     return table(["task", "batch size", *(name for name, _, _ in COMPARED.values())], lines)
 
 

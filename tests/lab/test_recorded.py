@@ -66,6 +66,27 @@ def test_a_record_holds_the_agents_own_norms(short_run) -> None:
     assert np.isfinite(problem.logs[1, :, :100]).all()
 
 
+def test_a_burst_records_fast_changes(tmp_path) -> None:
+    """Each recording is followed by others; between two of a burst, a slot's signal is one of theirs."""
+    runner = Runner(replace(SMALL, trace_every=300, trace_burst=3, trace_burst_every=40), tmp_path)
+    for _ in runner.steps():
+        pass
+    runner.close()
+    problem = recorded.load(tmp_path / "trace")
+    assert problem.insertions.tolist() == [300, 340, 380, 600, 640, 680, 900]
+    slots, logs = np.arange(20, 100), problem.networks["critic"]
+    signals = recorded_signals(problem, Clock(problem), slots, 360, np.random.default_rng(0))
+    found = signals.gradient_norm["critic"][0].numpy() / problem.facts.thinning
+    of_burst = np.exp(logs[1:3, :, slots].astype(np.float64)).reshape(-1, len(slots))
+    assert np.isclose(found, of_burst, rtol=1e-6).any(axis=0).all()
+    assert not np.isclose(found, of_burst[: logs.shape[1]], rtol=1e-6).any(axis=0).all(), "only from one moment"
+
+
+def test_a_burst_that_is_longer_than_the_time_between_bursts_is_refused() -> None:
+    with pytest.raises(ValueError, match="trace_burst is 3 with 50 steps between its recordings"):
+        replace(SMALL, trace_burst=3, trace_burst_every=50)
+
+
 def test_packed_records_are_the_recorded_ones(short_run, tmp_path) -> None:
     problem, _ = short_run
     problem.save(tmp_path / "problem.safetensors")

@@ -61,6 +61,8 @@ class Training(Resources, Recording, Rounds, Main):
             "log_every",
             "measured_slots",
             "traced_slots",
+            "trace_burst",
+            "trace_burst_every",
         ):
             checks.count(name, getattr(self, name))
         if len(self.task) > _MAX_TASK_LENGTH:
@@ -94,6 +96,12 @@ class Training(Resources, Recording, Rounds, Main):
         if self.trace_every is not None and (self.steps_per_round, self.updates_per_round) != (1, 1):
             raise UserError(
                 "trace_every needs one update per environment step: a recording counts visits by insertions"
+            )
+        longest_burst = (self.trace_burst - 1) * self.trace_burst_every
+        if self.trace_every is not None and longest_burst >= self.trace_every:
+            raise UserError(
+                f"trace_burst is {self.trace_burst} with {self.trace_burst_every} steps between its recordings, and "
+                f"trace_every is {self.trace_every}: bursts would overlap; record fewer or closer moments"
             )
         first = self.sampler_configs[0]
         overwrite = getattr(first, "overwrite", None) or getattr(rule_for(first), "overwrite", None)

@@ -62,6 +62,11 @@ class Recording:
     trace_every: int | None = None
     """Environment steps between two recordings of the gradient norms of the first member's slots; the laboratory
     simulates samplers on them. None for never."""
+    trace_burst: int = 1
+    """Recordings per burst: each of these is followed by others, `trace_burst_every` steps apart, until there are so
+    many. A simulated sampler then meets changes of the norms that are faster than `trace_every`."""
+    trace_burst_every: int = 200
+    """Environment steps between the recordings of a burst."""
     traced_slots: int = 8192
     """Slots of a full buffer in such a recording."""
     tensorboard: bool = False

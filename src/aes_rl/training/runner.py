@@ -144,7 +144,7 @@ class Runner:
             self._require_finite_losses(step)
         if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
             self._measure()
-        if config.trace_every and step.env_step % config.trace_every == 0:
+        if _is_traced(config, step.env_step):
             recorded.record_moment(state.agent, state.replay, _trace_facts(config), self.directory / "trace")
         if step.env_step % config.evaluation_interval == 0 or is_last:
             self._start_evaluation()
@@ -285,6 +285,14 @@ def _evaluation_rows(steps: tuple[int, int], members: list[tuple[str, int]], sco
         )
         for member, returns, lengths in zip(members, score.returns, score.lengths, strict=True)
     ]
+
+
+def _is_traced(config: Training, env_step: int) -> bool:
+    """Whether the norms are recorded after this step."""
+    if config.trace_every is None or env_step < config.trace_every:
+        return False
+    number, rest = divmod(env_step % config.trace_every, config.trace_burst_every)
+    return rest == 0 and number < config.trace_burst
 
 
 def _trace_facts(config: Training) -> recorded.Facts:
