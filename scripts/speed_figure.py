@@ -38,7 +38,7 @@ def populations() -> list[str]:
     found = json.loads((ROOT / "benchmarks" / "results" / "populations.json").read_text())["populations"]
     of = {tuple(row[name] for name in ("task", "batch", "members", "precision")): row for row in found}
     rows = [
-        "| task | batch | members | precision | steps of all per second | agent-steps/s | environments alone |",
+        "| task | batch | members | precision | population steps/s | agent-steps/s | environments alone |",
         "|---|---|---|---|---|---|---|",
     ]
     for (task, batch, members, precision), row in sorted(of.items()):

@@ -16,7 +16,7 @@ from aes_rl.study.grid import Study
 from aes_rl.training.presets import adaptive_of_the_paper
 from benchmarks import learn_dqn
 from scripts import environment_tables, figures, network_draws, speed_figure
-from scripts.results_pages import confirmation
+from scripts.results_pages import confirmation, time_to_score
 
 ROOT = Path(__file__).parent.parent
 WORDS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight")
@@ -113,6 +113,13 @@ def test_small_batches() -> None:
     for page in (readme, text_of("docs/index.md")):
         assert f"{WORDS[len(tasks)].capitalize()} of the eight tasks of" in page
     assert f"{len(tasks)} of the eight planned tasks have run with batches of 64, {len(of_16)} with 16" in results
+
+
+def test_time_to_a_score() -> None:
+    assert not time_to_score.has_fresh_runs(), "say on the pages what the fresh runs show"
+    times = f"at least {time_to_score.least_times_faster(0.9)} times sooner than"
+    assert times in text_of("README.md")
+    assert times in text_of("docs/results/index.md").replace("sooner than with", "sooner than")
 
 
 def test_versions_and_the_size_of_the_grid() -> None:
