@@ -174,11 +174,21 @@ def test_every_process_compiles_the_same_sums(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("agent", "critic_first"),
-    [("sac", False), ("sac", True), ("ddpg", False), ("ddpg", True)],
-    ids=["sac", "sac, critic first", "ddpg", "ddpg, critic first"],
+    ("agent", "critic_first", "norm_metric"),
+    [
+        ("sac", False, "euclidean"),
+        ("sac", True, "euclidean"),
+        (
+            "sac",
+            False,
+            "adam",
+        ),  # by cuBLAS, of which actions and gradients must not share a workspace
+        ("ddpg", False, "euclidean"),
+        ("ddpg", True, "euclidean"),
+    ],
+    ids=["sac", "sac, critic first", "sac, adam", "ddpg", "ddpg, critic first"],
 )
-def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> None:
+def test_a_captured_run_is_the_eager_one(agent, critic_first, norm_metric, monkeypatch) -> None:
     """Bit for bit, and on one stream: actions, transitions, masses and parameters of 200 steps, half with updates."""
     config = Training(
         task="InvertedPendulum-v5",
@@ -190,7 +200,12 @@ def test_a_captured_run_is_the_eager_one(agent, critic_first, monkeypatch) -> No
         capacity=150,
         device="cuda",
         workers=0,
-        sac=SAC(warm_up_steps=100, critic_first=critic_first, squashing_epsilon=1e-7 * critic_first),
+        sac=SAC(
+            warm_up_steps=100,
+            critic_first=critic_first,
+            squashing_epsilon=1e-7 * critic_first,
+            norm_metric=norm_metric,
+        ),
         ddpg=DDPG(warm_up_steps=100, critic_first=critic_first),
     )
     states = []
