@@ -172,6 +172,23 @@ def tasks_with_rare_updates() -> list[str]:
     return _done([64], RARE)
 
 
+def captured_with_rare_updates(network: str, sampler: str = BEST) -> str:
+    """Lowest and highest mean captured fraction of a network's gradient in the second half of training, by task."""
+    found: dict[str, list[float]] = {}
+    for path in sorted((data.RESULTS / "small-batches").glob("*/config.json")):
+        config = json.loads(path.read_text())
+        task = paper.name_of(config["task"])
+        if config["steps_per_round"] == RARE and task in tasks_with_rare_updates():
+            found.setdefault(task, []).extend(
+                float(row["value"])
+                for row in data.rows(path.with_name("metrics.csv.gz"))
+                if (row["sampler"], row["metric"]) == (sampler, f"captured_fraction_{network}")
+                and 2 * int(row["env_step"]) >= config["env_steps"]
+            )
+    means = [float(np.mean(values)) for values in found.values()]
+    return f"{fraction(min(means))} to {fraction(max(means))}"
+
+
 def _done(sizes: Sequence[int], steps_per_round: int) -> list[str]:
     sides = [Side(sampler, size, steps_per_round) for sampler in COMPARED for size in sizes]
     return [task for task in paper.TASKS if all(len(returns(task, side)) for side in sides)]
