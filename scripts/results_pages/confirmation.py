@@ -147,13 +147,23 @@ def is_confirmed_so_far(name: str) -> bool:
     return found is not None and found.holds(hypothesis)
 
 
-def improvement(size: int, sampler: str = BEST, steps_per_round: int = 1) -> str:
-    """Probability that a run of the sampler beats one of uniform replay with the same batch, on its complete tasks."""
+def improvement(size: int, sampler: str = BEST, steps_per_round: int = 1, over: str = "uniform") -> str:
+    """Probability that a run of the sampler beats one of another with the same batch, on its complete tasks."""
+    return with_ends(_improvement(size, sampler, steps_per_round, over))
+
+
+def draws_differ(size: int) -> bool:
+    """Whether separate draws are significantly better or worse than a single one."""
+    found = _improvement(size, BEST, 1, "predictive")
+    return not found.low <= 0.5 <= found.high
+
+
+def _improvement(size: int, sampler: str, steps_per_round: int, other: str) -> Interval:
     ours, theirs = (
         np.stack([returns(task, Side(s, size, steps_per_round)) for task in _done([size], steps_per_round)], axis=1)
-        for s in (sampler, "uniform")
+        for s in (sampler, other)
     )
-    return with_ends(with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS))
+    return with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS)
 
 
 def improvement_on(task: str, size: int, sampler: str = BEST, steps_per_round: int = 1) -> str:
