@@ -63,8 +63,8 @@ class Recording:
     """Environment steps between two recordings of the gradient norms of the first member's slots; the laboratory
     simulates samplers on them. None for never."""
     trace_burst: int = 1
-    """Recordings per burst: each of these is followed by others, `trace_burst_every` steps apart, until there are so
-    many. A simulated sampler then meets changes of the norms that are faster than `trace_every`."""
+    """Recordings at a time: with more than one, each is followed by others, `trace_burst_every` steps apart. A
+    simulated sampler then meets changes of the norms that are faster than `trace_every`."""
     trace_burst_every: int = 200
     """Environment steps between the recordings of a burst."""
     traced_slots: int = 8192
