@@ -110,6 +110,11 @@ def test_small_batches() -> None:
     assert f"SAC on {confirmation.tasks_in_words(64)}, with 16 also on Reacher and both pendulums" in readme
     others = {"Reacher", "InvertedPendulum", "InvertedDoublePendulum"}
     assert set(of_16) == {*tasks, *others} == set(confirmation.tasks_done()) | others
+    of_rare, count = (
+        confirmation.improvement(64, steps_per_round=confirmation.RARE),
+        len(confirmation.tasks_with_rare_updates()),
+    )
+    assert f"with probability {of_rare}, over {WORDS[count]} of four planned tasks" in readme
     for page in (readme, text_of("docs/index.md")):
         assert f"{WORDS[len(tasks)].capitalize()} of the eight tasks of" in page
     assert f"{len(tasks)} of the eight planned tasks have run with batches of 64, {len(of_16)} with 16" in results
