@@ -63,16 +63,18 @@ class Cell(NamedTuple):
 
     task: str
     batch_size: int
+    steps_per_round: int = 1
 
 
 @cache
-def long_cells() -> dict[Cell, list[Path]]:
-    """The folders of all complete cells with one update per step."""
+def long_cells(steps_per_round: int = 1) -> dict[Cell, list[Path]]:
+    """The folders of all complete cells with one update per so many steps."""
     found: dict[Cell, list[Path]] = {}
     for path in sorted(LONG_RUNS.glob("*/config.json")):
         config = json.loads(path.read_text())
-        if config["steps_per_round"] == 1:
-            found.setdefault(Cell(config["task"], config["sac"]["batch_size"]), []).append(path.parent)
+        if config["steps_per_round"] == steps_per_round:
+            cell = Cell(config["task"], config["sac"]["batch_size"], steps_per_round)
+            found.setdefault(cell, []).append(path.parent)
     return dict(sorted(found.items()))
 
 
@@ -80,7 +82,7 @@ def long_cells() -> dict[Cell, list[Path]]:
 def long_readings(cell: Cell, sampler: str, network: str) -> dict[int, list[float]]:
     """Captured fractions of a network's gradient in the second half of a long run, by seed."""
     found: dict[int, list[float]] = {}
-    for folder in long_cells()[cell]:
+    for folder in long_cells(cell.steps_per_round)[cell]:
         steps = json.loads((folder / "config.json").read_text())["env_steps"]
         with gzip.open(folder / "metrics.csv.gz", "rt", newline="") as file:
             for row in csv.DictReader(file):

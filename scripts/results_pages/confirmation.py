@@ -10,7 +10,7 @@ import numpy as np
 from aes_rl import paper
 from aes_rl.report.curves import Array
 from aes_rl.report.statistics import Interval, pooled_permutation_test, probability_of_improvement, with_interval
-from scripts import svg
+from scripts import network_draws, svg
 from scripts.results_pages import data
 from scripts.results_pages.tables import fraction, p_value, score, table, with_ends
 
@@ -184,18 +184,11 @@ def tasks_with_rare_updates() -> list[str]:
 
 def captured_with_rare_updates(network: str, sampler: str = BEST) -> str:
     """Lowest and highest mean captured fraction of a network's gradient in the second half of training, by task."""
-    found: dict[str, list[float]] = {}
-    for path in sorted((data.RESULTS / "small-batches").glob("*/config.json")):
-        config = json.loads(path.read_text())
-        task = paper.name_of(config["task"])
-        if config["steps_per_round"] == RARE and task in tasks_with_rare_updates():
-            found.setdefault(task, []).extend(
-                float(row["value"])
-                for row in data.rows(path.with_name("metrics.csv.gz"))
-                if (row["sampler"], row["metric"]) == (sampler, f"captured_fraction_{network}")
-                and 2 * int(row["env_step"]) >= config["env_steps"]
-            )
-    means = [float(np.mean(values)) for values in found.values()]
+    means = [
+        float(np.mean([*network_draws.long_readings(cell, sampler, network).values()]))
+        for cell in network_draws.long_cells(RARE)
+        if paper.name_of(cell.task) in tasks_with_rare_updates()
+    ]
     return f"{fraction(min(means))} to {fraction(max(means))}"
 
 

@@ -35,7 +35,7 @@ class _Captured(Generic[Result]):
             return self._call_on_another_stream()
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
-            # Captured on a stream of its own: graphs captured on one stream share cuBLAS's workspace, and run at once.
+            # On a stream of its own: graphs captured on one stream share cuBLAS's workspace, and some replay together.
             with torch.cuda.graph(self._graph, stream=torch.cuda.Stream()):  # type: ignore[no-untyped-call]
                 self._result = self._function()
         self._graph.replay()
