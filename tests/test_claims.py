@@ -117,14 +117,25 @@ def test_small_batches() -> None:
     assert f"with probability {of_rare}, over {WORDS[count]} of four planned tasks" in readme
     for page in (readme, text_of("docs/index.md")):
         assert f"{WORDS[len(tasks)].capitalize()} of the eight tasks of" in page
+    difference = confirmation.answer(confirmation.HYPOTHESES[2])
+    assert difference is not None
+    assert difference.tasks == ["HalfCheetah"]
+    value, low, high = (f"{abs(one):.2f}" for one in difference.interval)
+    assert f"with 64 scores {value} lower (95 % interval −{low} to −{high}, where" in readme
+    assert confirmation.improves_on("Walker2d", 64, steps_per_round=confirmation.RARE) == -1
+    assert "on Walker2d alone it scores significantly lower" in readme
     assert f"{len(tasks)} of the eight planned tasks have run with batches of 64, {len(of_16)} with 16" in results
 
 
 def test_time_to_a_score() -> None:
     assert not time_to_score.has_fresh_runs(), "say on the pages what the fresh runs show"
-    times = f"at least {time_to_score.least_times_faster(0.9)} times sooner than"
-    assert times in text_of("README.md")
-    assert times in text_of("docs/results/index.md").replace("sooner than with", "sooner than")
+    for label, what in ((time_to_score.OURS, "this package's agent"), (time_to_score.IN_HOST, "Stable-Baselines3")):
+        times = rf"at least {time_to_score.least_times_faster(0.9, label)} times as long as {what}"
+        assert times in text_of("README.md")
+        assert times.replace("Stable-Baselines3", "itself") in text_of("docs/results/index.md")
+    cost = f"{time_to_score.cost_in_host()} times"
+    assert f"with a batch of 64 {cost} one with its own buffer" in text_of("README.md")
+    assert f"{cost} a training step of Stable-Baselines3 at batch 64" in text_of("docs/samplers/which.md")
 
 
 def test_versions_and_the_size_of_the_grid() -> None:

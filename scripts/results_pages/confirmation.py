@@ -167,9 +167,31 @@ def _improvement(size: int, sampler: str, steps_per_round: int, other: str) -> I
 
 
 def improvement_on(task: str, size: int, sampler: str = BEST, steps_per_round: int = 1) -> str:
-    """The same on one task."""
+    """The same over uniform replay on one task."""
+    return with_ends(_improvement_on(task, size, sampler, steps_per_round))
+
+
+def _improvement_on(task: str, size: int, sampler: str, steps_per_round: int) -> Interval:
     ours, theirs = (returns(task, Side(s, size, steps_per_round))[:, None] for s in (sampler, "uniform"))
-    return fraction(probability_of_improvement(ours, theirs))
+    return with_interval(probability_of_improvement, ours, theirs, repetitions=_REPETITIONS)
+
+
+def improves_on(task: str, size: int, sampler: str = BEST, steps_per_round: int = 1) -> int:
+    """1 if the whole interval lies above one half, -1 if it lies below, otherwise 0."""
+    found = _improvement_on(task, size, sampler, steps_per_round)
+    return int(found.low > 0.5) - int(found.high < 0.5)
+
+
+def improvements_by_task() -> str:
+    """Every task that has run, by batch size and number of draws."""
+    cells = [(size, sampler) for size in (64, 16) for sampler in (BEST, "predictive")]
+    lines = [
+        [task, *(improvement_on(task, size, s) if task in tasks_done(size) else "–" for size, s in cells)]
+        for task in paper.TASKS
+        if task in tasks_done(16) or task in tasks_done(64)
+    ]
+    head = ["task", "64, separate draws", "64, one draw", "16, separate draws", "16, one draw"]
+    return table(head, lines)
 
 
 def tasks_done(*sizes: int) -> list[str]:
