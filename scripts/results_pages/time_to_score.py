@@ -169,7 +169,7 @@ OURS = "aes-rl, selection, 64"
 
 
 def times_faster(share: float, task: str, label: str = OURS) -> float:
-    """Time of the host's default to a share of the score, as a multiple of another one's; 0 if that does not reach it."""
+    """Time of the host's default to a share of the score, as a multiple of another's; 0 if that does not reach it."""
     host, ours = contestants()[0], _labelled(label)
     needed = steps_to(share, task, host), steps_to(share, task, ours)
     assert needed[0] is not None

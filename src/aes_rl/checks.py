@@ -54,6 +54,13 @@ def count(name: str, value: int) -> None:
         raise UserError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
 
+def seeds(values: Sequence[int]) -> None:
+    """Raise unless every seed is a whole number that a run's files can hold."""
+    for seed in values:
+        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
+            raise UserError(f"seed {seed!r} cannot be used; give whole numbers from 0 to 2^63 - 1")
+
+
 def layers(name: str, value: object) -> None:
     """Raise unless `value` is a tuple of the hidden layers' sizes."""
     if not isinstance(value, tuple) or not value:

@@ -13,7 +13,7 @@ import stat
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, BinaryIO, TextIO
 
 from aes_rl.errors import UserError
@@ -54,6 +54,13 @@ def require_directory(path: Path) -> None:
     """Make the directory if nothing is there; raises if something else is, such as a link."""
     if not has_directory(path):
         path.mkdir()
+
+
+def require_directories(path: Path, below: str) -> None:
+    """Make all directories of a relative path below an existing one; raises if one of them is something else."""
+    for part in PurePosixPath(below).parts:
+        path /= part
+        require_directory(path)
 
 
 def open_to_read(path: Path) -> BinaryIO:
@@ -120,6 +127,8 @@ def write_whole(path: Path, content: str | bytes) -> None:
 @contextmanager
 def whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file to write that replaces the old one when the block ends; an existing link is replaced, never followed."""
+    if not path.name or path.is_dir():
+        raise UserError(f"{path} is a directory; give the name of a file to write")
     unfinished = path.with_name(f".{path.name}.unfinished")
     unfinished.unlink(missing_ok=True)
     handle = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)

@@ -21,6 +21,8 @@ SMALL = (24, 16)
 CONFIGS = {
     "ddpg": DDPG(hidden=SMALL),
     "ddpg, action first": DDPG(hidden=SMALL, critic_action_layer=0),
+    "ddpg, one layer": DDPG(hidden=(16,)),
+    "ddpg, three layers": DDPG(hidden=(16, 24, 8)),
     "ddpg, large decay": DDPG(hidden=SMALL, critic_weight_decay=0.1, target_rate=0.1),
     "sac": SAC(hidden=SMALL),
     "sac, one layer": SAC(hidden=(16,)),

@@ -44,6 +44,54 @@ class Biased(FadingRule):
         return super().weights(draw) * 1.01
 
 
+class OneScale(FadingRule):
+    """Weights are divided by the largest of all members."""
+
+    is_unbiased = False
+
+    def weights(self, draw):
+        weights = 1 / (int(draw.size) * draw.probabilities)
+        return (weights / weights.max()).float()
+
+
+class InfiniteWeights(FadingRule):
+    is_unbiased = False
+
+    def weights(self, draw):
+        return torch.full(draw.slots.shape, torch.inf)
+
+
+class OneWeight(FadingRule):
+    is_unbiased = False
+
+    def weights(self, draw):
+        return torch.ones(draw.slots.shape)[:, :1]
+
+
+class PresentWeights(FadingRule):
+    """Weights by the masses of the moment, not by those that the draw was made with."""
+
+    is_unbiased = False
+
+    def weights(self, draw):
+        return (1 / self.means.gather(1, draw.slots)).float()
+
+
+class Deaf(FadingRule):
+    is_sequential = True
+
+    def feedback(self, report):
+        del report
+
+
+class Sharing(RankedRule):
+    """All members get the mean over members when they rank."""
+
+    def advance(self, update_step):
+        masses = super().advance(update_step)
+        return None if masses is None else masses.mean(dim=0, keepdim=True).expand_as(masses).contiguous()
+
+
 class OneColumn(FadingRule):
     def feedback(self, report):
         return super().feedback(report)[:, :1]
@@ -157,6 +205,7 @@ def test_a_sound_rule_passes(monkeypatch, rule) -> None:
         (Credulous, "where is_current is False"),
         (Unsaved, r"missing from state_dict\(\)"),
         (EmptyFirst, "empty slots must not change the masses"),
+        (Sharing, "and the same member alone have other"),
     ],
 )
 def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> None:
@@ -176,6 +225,11 @@ def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> 
         (Gullible, "where is_current is False"),
         (Boastful, "is_sequential = False"),
         (Biased, "the weights are not"),
+        (OneScale, "and the same member alone have other weights"),
+        (InfiniteWeights, "weights must be positive and finite"),
+        (OneWeight, r"weights of shape \(2, 1\); return"),
+        (PresentWeights, "compute them from the draw alone"),
+        (Deaf, "feedback had no effect"),
         (OneColumn, r"OneColumn.feedback returned masses of shape \(2, 1\); return \(2, \d+\)"),
     ],
 )

@@ -9,7 +9,7 @@ from aes_rl.agents import DDPG, SAC, make_agent
 from aes_rl.errors import UserError
 from aes_rl.lab.empirical import compare
 from aes_rl.lab.measure import expected_norms, measure
-from aes_rl.lab.variance import captured_fraction
+from aes_rl.lab.variance import best_with_floor, captured_fraction
 from aes_rl.samplers.laber import LaBER
 
 OBSERVATION, ACTION, SLOTS, BATCH = 3, 2, 40, 4
@@ -93,8 +93,7 @@ def test_a_reading_of_all_slots(sampler) -> None:
     weights = 1 / (SLOTS * replay.sampler.probabilities())
     assert reading.largest_unbiased_weight == pytest.approx(weights.max().item())
     floor = float(replay.sampler.distribution.floor)
-    best = (1 - floor) * norms.sqrt() / norms.sqrt().sum() + floor / SLOTS
-    assert reading.ceiling == pytest.approx(captured_fraction(norms, best).item(), abs=1e-9)
+    assert reading.ceiling == pytest.approx(captured_fraction(norms, best_with_floor(norms, floor)).item(), abs=1e-9)
     of_mean = expected_norms(learner, replay, np.arange(SLOTS), 1).of_mean.item()
     uniform = norms.mean().item() - of_mean
     own = (norms / replay.sampler.probabilities()).sum().item() / SLOTS**2 - of_mean

@@ -1,11 +1,13 @@
 """Recorded problems hold the agent's own norms, and samplers get the right scores on them."""
 
-from dataclasses import replace
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from safetensors.numpy import save_file
 
 from aes_rl import Adaptive, LastValue, Predictive, Prioritized, Uniform
 from aes_rl.agents import SAC
@@ -15,6 +17,7 @@ from aes_rl.lab.measure import expected_norms
 from aes_rl.lab.recorded import PROBLEMS, Facts, RecordedProblem
 from aes_rl.lab.score import Clock, expected, in_rounds, recorded_signals, score_of
 from aes_rl.lab.variance import captured_fraction
+from aes_rl.samplers.geometric import Geometric
 from aes_rl.training import Runner, Training
 
 SMALL = Training(
@@ -202,9 +205,20 @@ def test_predictive_beats_last_value_on_independent_norms() -> None:
 
 
 def test_options_that_count_updates_are_scaled() -> None:
-    assert in_rounds(Adaptive(), 8.0, 1_000_000) == Adaptive(forget_every=125, overwrite="fifo")
-    assert in_rounds(Predictive(refresh_every=4), 8.0, 100).refresh_every == 1
-    assert in_rounds(Prioritized(), 8.0, 100) == Prioritized()
+    assert in_rounds(Adaptive(), 8.0, 128, 1_000_000) == Adaptive(forget_every=125, overwrite="fifo")
+    assert in_rounds(Predictive(refresh_every=4), 8.0, 128, 100).refresh_every == 1
+    assert in_rounds(Prioritized(), 8.0, 128, 100) == Prioritized()
+    assert in_rounds(Geometric(mean_age=6400, refresh_every=80), 8.0, 128, 100) == Geometric(50, refresh_every=10)
+
+
+def test_selection_by_age_scores_alike_on_a_thinner_record() -> None:
+    """Ages count insertions of the real buffer, not recorded slots."""
+    problem, config = lognormal(), Geometric(mean_age=200 * lognormal().facts.thinning, floor=0.1)
+    whole, thinned = (
+        np.mean([p.captured_fraction for p in score_of(config, one)]) for one in (problem, problem.thinned(2))
+    )
+    assert whole < -0.1
+    assert thinned == pytest.approx(whole, rel=0.35)
 
 
 def test_a_first_member_that_overwrites_at_random_is_refused() -> None:
@@ -235,3 +249,48 @@ def test_a_sampler_of_which_a_simulation_would_see_a_part_is_refused(sampler, li
     """The first stage alone is uniform, and one draw alone follows the sum of all norms: other samplers."""
     with pytest.raises(UserError, match=line):
         score_of(sampler, lognormal())
+
+
+def test_a_damaged_record_is_one_line(short_run, tmp_path) -> None:
+    problem, _ = short_run
+    (tmp_path / "text.safetensors").write_text("not a record")
+    with pytest.raises(UserError, match="is not a recorded problem, or damaged"):
+        recorded.load(tmp_path / "text.safetensors")
+    for change, message in (
+        ({"unknown": 1}, "unknown option"),
+        ({"thinning": 0}, "thinning is 0; it must be a whole number"),
+        ({"version": 1}, "has version 1; this program reads version 2"),
+    ):
+        facts = {**asdict(problem.facts), **change}
+        tensors = {"insertions": problem.insertions, "errors": problem.errors}
+        save_file(tensors, tmp_path / "other.safetensors", metadata={"facts": json.dumps(facts)})
+        with pytest.raises(UserError, match=message):
+            recorded.load(tmp_path / "other.safetensors")
+
+
+def test_a_record_that_would_fill_memory_is_refused(tmp_path, monkeypatch) -> None:
+    """Every moment would be padded to the slots of the last one."""
+    problem = lognormal()
+    monkeypatch.setattr(recorded, "_MOST_NUMBERS", 3 * problem.errors.size)
+    problem.save(tmp_path / "whole.safetensors")
+    assert recorded.load(tmp_path / "whole.safetensors").errors.shape == problem.errors.shape
+    (tmp_path / "trace").mkdir()
+    for number in range(len(problem.insertions)):
+        one = recorded.RecordedProblem(
+            problem.facts,
+            problem.insertions[number : number + 1],
+            {name: part[number : number + 1, :, : 1 + number] for name, part in problem.networks.items()},
+            problem.errors[number : number + 1, :, : 1 + number],
+        )
+        one.save(tmp_path / "trace" / f"{number:03d}.safetensors")
+    monkeypatch.setattr(recorded, "_MOST_NUMBERS", 2 * 30 * 30)
+    with pytest.raises(UserError, match="takes the record beyond"):
+        recorded.load(tmp_path / "trace")
+
+
+def test_a_linked_record_in_a_run_is_not_read(tmp_path) -> None:
+    lognormal().save(tmp_path / "elsewhere.safetensors")
+    (tmp_path / "trace").mkdir()
+    (tmp_path / "trace" / "1.safetensors").symlink_to(tmp_path / "elsewhere.safetensors")
+    with pytest.raises(UserError, match="symbolic link"):
+        recorded.load(tmp_path / "trace")

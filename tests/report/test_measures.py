@@ -165,3 +165,16 @@ def test_a_test_of_many_runs_takes_little_memory() -> None:
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 60_000_000
+
+
+def test_the_pooled_test_of_many_seeds_needs_little_memory(monkeypatch) -> None:
+    """Where the sums over tasks are too many to list, random ones are drawn: nearly the same p-value."""
+    generator = np.random.default_rng(3)
+    pairs = [(generator.normal(size=10) + 0.4, generator.normal(size=10)) for _ in range(3)]
+    listed = statistics.pooled_permutation_test(pairs)
+    monkeypatch.setattr(statistics, "_MOST_SUMS", 1)
+    assert statistics.pooled_permutation_test(pairs) == pytest.approx(listed, abs=0.01)
+    small = [(generator.normal(size=3), generator.normal(size=3)) for _ in range(2)]
+    drawn = statistics.pooled_permutation_test(small)
+    monkeypatch.setattr(statistics, "_MOST_SUMS", 10**9)
+    assert drawn == pytest.approx(statistics.pooled_permutation_test(small), abs=0.02)

@@ -44,9 +44,13 @@ def test_paper_values_compare_at_equal_horizons_only(tmp_path) -> None:
 
 def test_seeds_with_different_horizons_are_compared_where_both_are(tmp_path) -> None:
     write_run(tmp_path / "a", {("uniform", 1): [1.0, 2, 3, 4], ("uniform", 2): [3.0, 4]})
-    (row,) = rows(load(tmp_path), 1)
+    results = load(tmp_path)
+    (row,) = rows(results, 1)
     assert row.steps == 2000
     assert row.measures.final_performance == 3.0
+    assert any(
+        "1 of 2 seeds reached step 4,000, but all its numbers are at step 2,000" in one for one in results.problems
+    )
 
 
 def test_untouched_seeds(tmp_path) -> None:

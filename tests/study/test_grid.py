@@ -1,7 +1,8 @@
 """The grid of a study, and the input that it rejects."""
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import pytest
@@ -131,6 +132,16 @@ def test_a_damaged_study_is_one_line(tiny, tmp_path, content) -> None:
     (tmp_path / "study.json").write_text(content)
     with pytest.raises(UserError, match=r"study\.json (is|holds)"):
         prepare(tiny, tmp_path)
+
+
+def test_nothing_is_written_through_a_link_in_a_strangers_study(tiny, tmp_path) -> None:
+    (tmp_path / "victim").mkdir()
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / tiny.tasks[0]).symlink_to(tmp_path / "victim")
+    (tmp_path / "study" / "study.json").write_text(json.dumps(asdict(tiny)))
+    with pytest.raises(UserError, match="symbolic link"):
+        prepare(tiny, tmp_path / "study")
+    assert not any((tmp_path / "victim").iterdir())
 
 
 def test_a_linked_study_is_not_read(tiny, tmp_path) -> None:

@@ -19,6 +19,7 @@ import torch
 
 from aes_rl.agents import DDPG, SAC
 from aes_rl.cli import main
+from aes_rl.errors import UserError
 from aes_rl.samplers import Adaptive
 from aes_rl.training import PAPER_TASKS, Runner, RunState, Training, memory, preset, run_files, train
 from aes_rl.training.loop import updates_due
@@ -87,6 +88,21 @@ def test_killed_runs_resume_to_the_same_file(agent, moments, tmp_path) -> None:
         else:
             assert finish(replace(SMALL, agent=agent), directory) == expected
         assert table.read_text() == expected
+
+
+def test_rows_between_updates_have_the_losses_of_the_last_one(tmp_path) -> None:
+    """With an update every 4 steps no row falls on one; a run that continues writes the same rows."""
+    config = replace(SMALL, steps_per_round=4, log_every=2, measure_variance_every=6, checkpoint_every=None)
+    finish(config, tmp_path / "whole")
+    rows = [row.split(",") for row in (tmp_path / "whole" / "metrics.csv").read_text().splitlines()[1:]]
+    after = [step for step in range(2, config.env_steps + 1, 2) if step > config.warm_up_steps]
+    for name in ("critic_loss", "largest_weight"):
+        assert sorted({int(row[0]) for row in rows if row[4] == name}) == after
+    for stop in (after[3] - 1, after[3], after[3] + 1):
+        directory = tmp_path / f"stopped-{stop}"
+        stop_at(stop, config, directory)
+        finish(config, directory)
+        assert (directory / "metrics.csv").read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
 
 
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
@@ -219,7 +235,14 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         (["train", str(tmp_path / "a"), "--preset", "paper", "--task", "Swimmer-v5"], "the paper has no parameters"),
         (["train", str(tmp_path / "run"), "--task", "Hopper-v5"], "holds a run with another configuration"),
         (["train", str(tmp_path / "other")], "is not empty and holds no run"),
+        (["train", str(tmp_path / "a"), "--seeds", "-1"], "seed -1 cannot be used; give whole numbers from 0"),
+        (["train", str(tmp_path / "a"), "--seeds", str(2**63)], f"seed {2**63} cannot be used"),
         (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
+        (["evaluate", str(tmp_path / "run"), "--episodes", "0"], "episodes is 0; it must be a whole number"),
+        (["evaluate", str(tmp_path / "run"), "--number", str(2**63)], "cannot be used"),
+        (["record", str(tmp_path / "run"), "--frames", "0"], "frames is 0; it must be a whole number"),
+        (["record", str(tmp_path / "run"), "--output", str(tmp_path)], "is a directory; give the name of a file"),
+        (["compare", str(tmp_path / "a"), "--processes", "-1"], "processes is -1; it must be a whole number"),
         (["lab", "alchemy"], "unknown command 'alchemy'; the commands of aes-rl lab are variance"),
         (["sing"], "unknown command 'sing'; the commands are train, evaluate, record"),
     ]
@@ -231,6 +254,24 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         assert message in told, told
         assert "\n" not in told
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+def test_brackets_in_a_path_are_no_markup(tmp_path, capsys) -> None:
+    directory = tmp_path / "hopper[lr=1]x[" / "a]"
+    directory.parent.mkdir()
+    main(["train", str(directory), *OPTIONS])
+    assert f"curves, metrics and checkpoint are in {directory}\n" in capsys.readouterr().out
+
+
+@pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")
+def test_a_task_that_gymnasium_no_longer_has_says_so() -> None:
+    with pytest.raises(UserError, match="task 'Hopper-v3' cannot be made: "):
+        simulator.make("Hopper-v3")
+
+
+def test_a_module_that_is_not_found_may_be_in_this_directory() -> None:
+    with pytest.raises(UserError, match="if own_tasks.py is in this directory, add --module own_tasks"):
+        simulator.make("own_tasks:My-v0")
 
 
 def test_a_task_whose_simulator_is_missing_says_which(monkeypatch) -> None:

@@ -35,7 +35,7 @@ def linear_norms(
     has_bias: bool = True,
 ) -> Float[Tensor, "*batch"]:
     """The squared norms of `linear`, for a layer that trains the weight, the bias, or both."""
-    is_on_cpu = inputs.is_cpu and inputs.dtype in (torch.float32, torch.float64)
+    is_on_cpu = inputs.is_cpu and gradient.dtype == inputs.dtype and inputs.dtype in (torch.float32, torch.float64)
     if is_on_cpu and _HAS_NUMBA and not torch.compiler.is_compiling():
         return _linear_norms_on_cpu(inputs, gradient, has_weight, has_bias)
     # Squaring the norm reads the memory once and makes no copy; summing squares would do both.

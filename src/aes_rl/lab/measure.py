@@ -19,7 +19,7 @@ from aes_rl import checks
 from aes_rl.agents import AbstractAgent
 from aes_rl.agents.agent import Metric
 from aes_rl.errors import UserError
-from aes_rl.lab.variance import captured_fraction, cost, fraction_of_costs, oracle_cost, uniform_cost
+from aes_rl.lab.variance import best_with_floor, captured_fraction, cost, fraction_of_costs, oracle_cost, uniform_cost
 from aes_rl.replay import Replay
 from aes_rl.samplers.rule import candidates_per_draw
 from aes_rl.types import CRITIC, Signals
@@ -222,8 +222,8 @@ def _shares(
 
 def _costs(total: Float[Tensor, "m"], own: Float[Tensor, "m"], floor: float) -> Float[Tensor, "4"]:
     """f(p) of uniform sampling, of the sampler, of the best distribution, and of the best with the sampler's floor."""
-    best = (1 - floor) * total.sqrt() / total.sqrt().sum() + floor / len(total)
-    return torch.stack([uniform_cost(total), cost(total, own), oracle_cost(total), cost(total, best)])
+    best = cost(total, best_with_floor(total, floor)) if floor else oracle_cost(total)
+    return torch.stack([uniform_cost(total), cost(total, own), oracle_cost(total), best])
 
 
 def _reading(

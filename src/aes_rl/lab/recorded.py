@@ -14,19 +14,22 @@ from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.numpy import load_file, save
 
-from aes_rl import files
+from aes_rl import checks, files
 from aes_rl.agents import AbstractAgent
 from aes_rl.errors import UserError
 from aes_rl.lab.measure import signals_by_chunk
+from aes_rl.options import from_json
 from aes_rl.replay import Replay
 
 Number = TypeVar("Number", bound=np.generic)
 PROBLEMS = Path(__file__).parents[1] / "problems"
 """The recorded problems shipped with the package."""
 VERSION = 2
+_MOST_NUMBERS = 500_000_000
+"""A record with more norms and errors is rejected: a gigabyte."""
 _LOGS = "logs."
 """Prefix of a network's name in a file."""
 
@@ -72,6 +75,10 @@ class RecordedProblem:
 
     def thinned(self, factor: int, every: int = 1) -> "RecordedProblem":
         """Every `factor`-th of the recorded slots, at every `every`-th moment."""
+        checks.count("thinning", factor)
+        checks.count("every", every)
+        if every > len(self.insertions):
+            raise UserError(f"every is {every}; the record has {len(self.insertions)} moments")
         facts = Facts(**{**asdict(self.facts), "thinning": self.facts.thinning * factor})
         times = slice(every - 1, None, every)
         networks = {name: part[times, :, ::factor] for name, part in self.networks.items()}
@@ -106,18 +113,63 @@ def record_moment(agent: AbstractAgent, replay: Replay, facts: Facts, directory:
 
 def load(path: Path) -> RecordedProblem:
     """A recorded problem from its file, or from the directory of moments that a training run writes."""
-    parts = sorted(path.glob("*.safetensors")) if path.is_dir() else [path]
-    if not parts or not parts[0].exists():
+    parts = sorted(part for part in path.glob("*.safetensors") if files.is_file(part)) if path.is_dir() else [path]
+    if not parts or not parts[0].is_file():
         raise UserError(f"{path} holds no recorded problem; record one with aes-rl train --trace-every")
-    with safe_open(parts[0], "numpy") as file:
-        known = json.loads((file.metadata() or {}).get("facts", "{}"))
-    if known.get("version") != VERSION:
-        raise UserError(f"{path} has version {known.get('version')}; this program reads version {VERSION}")
-    pieces = [load_file(part) for part in parts]
-    slots = pieces[-1]["errors"].shape[-1]
+    try:
+        facts = _facts_of(parts[0])
+        slots = _checked_slots(parts)
+        pieces = [load_file(part) for part in parts]
+    except (SafetensorError, OSError) as error:
+        raise UserError(f"{path} is not a recorded problem, or damaged ({error})") from None
     whole = {name: np.concatenate([_padded(piece[name], slots) for piece in pieces]) for name in pieces[0]}
     networks = {name.removeprefix(_LOGS): part for name, part in whole.items() if name.startswith(_LOGS)}
-    return RecordedProblem(Facts(**known), whole["insertions"], networks, whole["errors"])
+    return RecordedProblem(facts, whole["insertions"], networks, whole["errors"])
+
+
+def _facts_of(path: Path) -> Facts:
+    with safe_open(path, "numpy") as file:
+        text = (file.metadata() or {}).get("facts", "{}")
+    try:
+        known = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} has facts that are not valid JSON ({error})") from None
+    found = known.get("version") if isinstance(known, dict) else None
+    if found != VERSION:
+        raise UserError(f"{path} has version {found}; this program reads version {VERSION}")
+    facts = from_json(Facts, known, f"{path}: facts")
+    for name in ("capacity", "batch_size", "thinning"):
+        checks.count(f"{path}: {name}", getattr(facts, name))
+    return facts
+
+
+def _checked_slots(parts: Sequence[Path]) -> int:
+    """Recorded slots of the last part, once the headers of all parts fit together and into memory."""
+    slots, numbers, names = 0, 0, frozenset[str]()
+    for path in parts:
+        with safe_open(path, "numpy") as file:
+            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+        shapes = {name: tuple(header.get_shape()) for name, header in headers.items()}
+        own = frozenset(shapes)
+        names = names or own
+        logs = own - {"insertions", "errors"}
+        moments, *inner = shapes.get("errors", (0,))
+        is_record = len(logs) + 2 == len(own) == len(names & own) and all(name.startswith(_LOGS) for name in logs)
+        if not (
+            is_record
+            and names == own
+            and len(inner) == 2
+            and inner[1] >= slots
+            and 0 not in (moments, *inner)
+            and {shapes[name] for name in logs | {"errors"}} == {shapes["errors"]}
+            and {headers[name].get_dtype() for name in logs | {"errors"}} == {"F16"}
+            and (shapes["insertions"], headers["insertions"].get_dtype()) == ((moments,), "I64")
+        ):
+            raise UserError(f"{path} does not hold a recorded problem, or not the next moments of {parts[0]}")
+        slots, numbers = inner[1], numbers + moments * inner[0] * len(own)
+        if numbers * slots > _MOST_NUMBERS:
+            raise UserError(f"{path} takes the record beyond {_MOST_NUMBERS:,} numbers; record fewer slots or moments")
+    return slots
 
 
 def find(paths: Sequence[Path]) -> list[RecordedProblem]:

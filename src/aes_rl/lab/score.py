@@ -114,7 +114,7 @@ def score_of(
     clock = Clock(problem)
     last = int(problem.insertions[-1])
     rounds = int((last - facts.warm_up_steps) / updates_per_round)
-    scaled = in_rounds(with_one_draw(config), updates_per_round, facts.capacity)
+    scaled = in_rounds(with_one_draw(config), updates_per_round, facts.thinning, facts.capacity)
     sampler = Sampler([scaled], capacity=clock.slots, total_updates=rounds)
     streams = Streams([seed], sampler.backend)
     generator = np.random.default_rng(seed)
@@ -164,10 +164,11 @@ def recorded_signals(
     return Signals(torch.from_numpy(np.exp(problem.errors[moments, noise, slots].astype(np.float64)))[None], norms)
 
 
-def in_rounds(config: SamplerConfig, updates_per_round: float, capacity: int) -> SamplerConfig:
-    """A sampler's configuration with updates counted in rounds, overwriting the oldest slot as in the record."""
-    options: dict[str, int] = {}
-    for name in rule_for(config).updates_options:
+def in_rounds(config: SamplerConfig, updates_per_round: float, thinning: int, capacity: int) -> SamplerConfig:
+    """A sampler's configuration in a simulation: updates count rounds, insertions count recorded slots, fifo."""
+    rule = rule_for(config)
+    options = {name: max(1, round(getattr(config, name) / thinning)) for name in rule.insertions_options}
+    for name in rule.updates_options:
         value = getattr(config, name)
         if value is None:
             value = default_forget_every(capacity)

@@ -69,7 +69,7 @@ def captured_over_time(
         norms = torch.from_numpy(problem.squared_norms(update, draw.slots[0].numpy())).unsqueeze(0)
         sampler.feedback(draw, Signals(norms.sqrt(), {"all": norms}))
         sampler.advance(update)
-        if update % (updates // measurements) == 0:
+        if update % max(1, updates // measurements) == 0:
             all_norms = torch.from_numpy(problem.squared_norms(update)).unsqueeze(0)
             captured.append(captured_fraction(all_norms, sampler.probabilities()).item())
     return captured
@@ -82,7 +82,7 @@ def with_one_draw(config: SamplerConfig | str) -> SamplerConfig:
         raise UserError(f"{config} chooses among candidates by the learner's TD errors; a simulation has no learner")
     if draws_per_network(config):
         raise UserError(
-            f"{config} draws separately for critics and actor, and a simulation draws once; with gradient norms, "
-            "networks=('critic',) and networks=('actor',) simulate either draw"
+            f"{config} draws separately for critics and actor, and a simulation draws once; on recorded problems "
+            "networks=('critic',) and networks=('actor',) simulate either draw of a sampler with gradient norms"
         )
     return config

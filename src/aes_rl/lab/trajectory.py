@@ -11,6 +11,7 @@ from torch import Tensor
 
 from aes_rl.agents.trajectory import Items, Trajectory, TrajectoryAgent
 from aes_rl.errors import UserError
+from aes_rl.lab.simulate import with_one_draw
 from aes_rl.lab.variance import captured_fraction, cost, oracle_cost, uniform_cost
 from aes_rl.samplers.rule import SamplerConfig
 from aes_rl.samplers.sampler import Sampler
@@ -122,7 +123,7 @@ def run(
     sizes = (collector.observation_size, collector.action_size)
     agent = TrajectoryAgent(config, *sizes, collector.is_discrete, seed)
     buffer = Buffer(capacity, config.horizon if config.items == "trajectories" else 1, *sizes)
-    sampler = Sampler([sampler_config], capacity=capacity, total_updates=updates, dtype=torch.float64)
+    sampler = Sampler([with_one_draw(sampler_config)], capacity=capacity, total_updates=updates, dtype=torch.float64)
     streams = Streams([seed], sampler.backend)
     has_full_information = Signal.EVERY_GRADIENT_NORM in sampler.needs
     while len(sampler) < capacity:

@@ -24,6 +24,21 @@ def oracle_cost(squared_norms: Float[Tensor, "*P n"]) -> Float[Tensor, "*P"]:
     return squared_norms.sqrt().sum(dim=-1).square()
 
 
+def best_with_floor(squared_norms: Float[Tensor, "*P n"], floor: float) -> Float[Tensor, "*P n"]:
+    """The distribution with the least f among those with p(i) ≥ κ/n: max(κ/n, c·√d(i)), with c so that they sum to 1.
+
+    Any of them is (1−κ)·q(i) + κ/n for some distribution q.
+    """
+    slots, roots = squared_norms.shape[-1], squared_norms.double().sqrt()
+    highest = roots.sort(dim=-1, descending=True).values
+    above = torch.arange(1, slots + 1, dtype=torch.float64)
+    # c if the k largest norms are those above the floor, for every k; it holds up to the last k whose k-th norm is.
+    factors = (1 - floor * (slots - above) / slots) / highest.cumsum(dim=-1).clamp(min=1e-300)
+    is_above = (factors * highest >= floor / slots) & (highest > 0)
+    last = (is_above * above).argmax(dim=-1, keepdim=True)
+    return (factors.gather(-1, last) * roots).clamp(min=floor / slots)
+
+
 def captured_fraction(
     squared_norms: Float[Tensor, "*P n"], probabilities: Float[Tensor, "*P n"]
 ) -> Float[Tensor, "*P"]:

@@ -65,6 +65,13 @@ def rows(results: Results, window: int, tuned_seed: int = paper.TUNED_SEED) -> l
         if len(steps) == 0:
             results.note(f"{task} {agent} {sampler}: the seeds have no evaluation step in common")
             continue
+        ends = [int(curve.steps[-1]) for curve in curves.values()]
+        if max(ends) > steps[-1]:
+            furthest = sum(end == max(ends) for end in ends)
+            results.note(
+                f"{task} {agent} {sampler}: {furthest} of {len(ends)} seeds reached step {max(ends):,}, but all its "
+                f"numbers are at step {int(steps[-1]):,}, the last one that all seeds have"
+            )
         first = next(iter(curves.values()))
         own = published.get((paper.name_of(task), agent, first.rule))
         others = [curve for seed, curve in curves.items() if seed != tuned_seed]

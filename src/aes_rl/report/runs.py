@@ -205,8 +205,8 @@ def _names(path: Path, values: dict[str, object], kind: str) -> list[str]:
 
 def _seeds(path: Path, values: dict[str, object]) -> list[int]:
     seeds = values.get("seeds")
-    if not isinstance(seeds, list) or not seeds or not all(_is_whole(seed) and 0 <= seed < 2**64 for seed in seeds):
-        raise UserError(f"{path} says seeds {_shown(seeds)}, which must be a list of whole numbers from 0 to 2^64 − 1")
+    if not isinstance(seeds, list) or not seeds or not all(_is_whole(seed) and 0 <= seed < 2**63 for seed in seeds):
+        raise UserError(f"{path} says seeds {_shown(seeds)}, which must be a list of whole numbers from 0 to 2^63 − 1")
     return seeds
 
 

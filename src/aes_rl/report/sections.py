@@ -82,7 +82,8 @@ def _curves_caption(results: Results, agent: str, window: int) -> str:
     is_single = max(len(curve.steps) for curve in own) == 1
     caption = "Mean over seeds of single evaluations."
     if window > 1 and not is_single:
-        caption = f"Mean over seeds, smoothed by a centred mean over {window} evaluations, over fewer near both ends."
+        width = 2 * (window // 2) + 1
+        caption = f"Mean over seeds, smoothed by a centred mean over {width} evaluations, over fewer near both ends."
     if max(len(results.seeds_of(curve.key)) for curve in own) > 1:
         caption += f" {'Bars' if is_single else 'Bands'}: ± standard deviation over seeds."
     return caption

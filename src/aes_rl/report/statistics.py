@@ -55,20 +55,38 @@ def permutation_test(scores: Array, others: Array, repetitions: int = 20_000) ->
     return pooled_permutation_test([(scores, others)], repetitions)
 
 
+_MOST_SUMS = 4_000_000
+"""Sums of permuted statistics over tasks that are enumerated; for more of them, random ones are drawn."""
+
+
 def pooled_permutation_test(pairs: Sequence[tuple[Array, Array]], repetitions: int = 20_000) -> float:
     """Permutation test of the mean over tasks. Labels are permuted within each task. nan if a score is nan."""
     if any(np.isnan(side).any() for pair in pairs for side in pair):
         return math.nan
-    observed = 0.0
+    all_ways = [_permuted_improvements(scores, others, repetitions) for scores, others in pairs]
+    observed = float(sum(ways[0] for ways in all_ways))
     sums: Array = np.zeros(1)
     counts: Array = np.ones(1)
-    for scores, others in pairs:
-        ways = _permuted_improvements(scores, others, repetitions)
-        observed += ways[0]
+    for ways in all_ways:
         values, how_often = np.unique(ways.round(9), return_counts=True)
+        if len(sums) * len(values) > _MOST_SUMS:
+            return _share_as_large(_drawn_jointly(all_ways, repetitions), observed)
         sums, where = np.unique((sums[:, None] + values).round(9), return_inverse=True)
         counts = np.bincount(where.ravel(), weights=np.outer(counts, how_often).ravel()).astype(np.float64)
     return float(counts[np.abs(sums) >= abs(observed) - 1e-6].sum() / counts.sum())
+
+
+def _drawn_jointly(all_ways: list[Array], repetitions: int) -> Array:
+    """Sums over tasks of randomly chosen values of each, the first of which is the observed one."""
+    generator = np.random.default_rng(1)
+    total: Array = np.zeros(repetitions)
+    for ways in all_ways:
+        total += np.concatenate([ways[:1], generator.choice(ways, repetitions - 1)])
+    return total
+
+
+def _share_as_large(sums: Array, observed: float) -> float:
+    return float((np.abs(sums) >= abs(observed) - 1e-6).mean())
 
 
 def _permuted_improvements(scores: Array, others: Array, repetitions: int) -> Array:

@@ -49,6 +49,7 @@ class GeometricRule(AbstractRule):
     config_type: ClassVar = Geometric
     needs = Signal.NONE
     updates_options = ("refresh_every",)
+    insertions_options = ("mean_age",)
 
     def __init__(self, config: Geometric, setting: Setting):
         self.config = config

@@ -59,6 +59,8 @@ class AbstractRule(ABC):
     """Whether a batch has the same effect as its reports one after the other; if not, it takes effect as a whole."""
     updates_options: ClassVar[tuple[str, ...]] = ()
     """Names of options that count updates. A simulation in which one step stands for k updates divides them by k."""
+    insertions_options: ClassVar[tuple[str, ...]] = ()
+    """Names of options that count insertions. A simulation in which one slot stands for k slots divides them by k."""
     networks_option: ClassVar[str | None] = None
     """Name of the option that holds `Networks`, if there is one."""
     candidates_option: ClassVar[str | None] = None

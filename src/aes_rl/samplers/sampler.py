@@ -88,7 +88,7 @@ class Sampler:
         Takes 2K uniform random numbers per member, such as those of `Streams.uniform`.
         """
         self._check_members("the uniforms are", uniforms)
-        if uniforms.shape[1] % 2:
+        if uniforms.shape[1] % 2 or not uniforms.shape[1]:
             raise ValueError(f"{uniforms.shape[1]} uniforms per member were given; place needs two per transition")
         slots = self.distribution.place(uniforms)
         self._is_empty = False

@@ -46,7 +46,10 @@ class Execution:
     """How many times a failed group is restarted from its checkpoint."""
 
     def __post_init__(self) -> None:
+        if self.processes is not None:
+            checks.count("processes", self.processes)
         checks.count("threads", self.threads)
+        checks.non_negative("gpus", self.gpus)
         checks.non_negative("retries", self.retries)
 
 

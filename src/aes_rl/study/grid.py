@@ -116,5 +116,6 @@ def prepare(study: Study, directory: Path) -> list[RunGroup]:
     files.write_whole(path, json.dumps(wanted, indent=1) + "\n")
     for group in groups:
         own = directory / group.name
+        files.require_directories(directory, group.name)
         run_files.write_config(own, run_files.settled(own, group.config))
     return groups

@@ -147,6 +147,8 @@ def _trial(args: Tune, number: int, suggest: Callable[[], dict[str, float]]) -> 
         searched = {name: getattr(config.sampler["adaptive"], name) for name in _SEARCHED}
         return RunGroup(name, run_files.settled(directory, _tuned(args.search, searched)))
     config = _tuned(args.search, suggest())
+    args.directory.mkdir(parents=True, exist_ok=True)
+    files.require_directories(args.directory, name)
     run_files.write_config(directory, config)
     return RunGroup(name, config)
 

@@ -84,6 +84,8 @@ class Facts:
     """Per member, the return so far of the current episode."""
     simulators: tuple[dict[str, object] | None, ...]
     """Per member, the non-array part of the simulator state; None if the state cannot be saved."""
+    update_metrics: tuple[dict[str, float], ...] = ()
+    """Per member, losses and extreme weights of the last update; none in checkpoints of older versions."""
 
 
 def save(run: RunState, directory: Path, sizes: dict[str, int]) -> None:
@@ -109,6 +111,7 @@ def save(run: RunState, directory: Path, sizes: dict[str, int]) -> None:
         returns=tuple(map(tuple, run.returns)),
         episode_returns=tuple(total for _, total in saved.values()),
         simulators=tuple(state.facts if state else None for state, _ in saved.values()),
+        update_metrics=tuple(run.update_metrics),
     )
     files.require_directory(directory)
     unfinished = directory / "unfinished"
@@ -225,6 +228,8 @@ def _facts_in(path: Path, run: RunState) -> Facts:
     for name in ("returns", "episode_returns", "simulators"):
         if len(getattr(facts, name)) != members:
             raise UserError(f"{_FACTS} has {name} of {len(getattr(facts, name))} members; the run has {members}")
+    if len(facts.update_metrics) not in (0, members):
+        raise UserError(f"{_FACTS} has update_metrics of {len(facts.update_metrics)} members; the run has {members}")
     if not (0 <= facts.env_step <= run.config.env_steps and facts.update_step >= 0 and facts.seconds >= 0):
         raise UserError(f"{_FACTS} has environment step {facts.env_step:,}; the run has {run.config.env_steps:,}")
     return facts
@@ -288,6 +293,7 @@ def _restore(run: RunState, facts: Facts, tensors: dict[str, Tensor]) -> None:
     run.replay.load_state_dict(state)
     run.env_step, run.update_step, run.seconds = facts.env_step, facts.update_step, facts.seconds
     run.returns = [list(own) for own in facts.returns]
+    run.update_metrics = [dict(own) for own in facts.update_metrics] or [{} for _ in run.config.members]
     seeds = run.episode_seeds(facts.env_step)
     run.restore_environments(
         {

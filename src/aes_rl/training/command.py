@@ -18,7 +18,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from aes_rl import extensions
+from aes_rl import checks, extensions
 from aes_rl.errors import RunError, UserError
 from aes_rl.files import write_whole
 from aes_rl.samplers.sampler import Sampler
@@ -46,6 +46,10 @@ class Evaluate:
     device: Device = None
     """Device of the networks: cpu, cuda or cuda:N; by default the run's if this machine has it, else the CPU."""
 
+    def __post_init__(self) -> None:
+        checks.count("episodes", self.episodes)
+        checks.seeds([self.number])
+
 
 @dataclass(frozen=True)
 class Record:
@@ -63,6 +67,10 @@ class Record:
     """Number of the evaluation, which determines the episode's seed."""
     device: Device = None
     """Device of the networks: cpu, cuda or cuda:N; by default the run's if this machine has it, else the CPU."""
+
+    def __post_init__(self) -> None:
+        checks.count("frames", self.frames)
+        checks.seeds([self.number])
 
 
 def train(argv: list[str]) -> None:
@@ -97,16 +105,14 @@ def run_training(config: Training, directory: Path) -> None:
     size = memory.needed(config, runner.state.sizes)
     _console.print(f"members: {len(config.members)}, replay: {memory.gigabytes(size)} on {config.device}")
     if runner.was_resumed:
-        _console.print(f"continuing {directory} at step {runner.first_step:,}")
+        _tell_of(directory, f"continuing {{}} at step {runner.first_step:,}")
     try:
         with _progress(runner) as advance:
             for step in runner.steps():
                 advance(step.env_step)
     except Interrupted as stop:
-        _console.print(
-            f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
-            + extensions.as_arguments()
-        )
+        ending = f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {{}}"
+        _tell_of(directory, ending + extensions.as_arguments())
         raise SystemExit(stop.exit_code) from None
     finally:
         runner.close()
@@ -119,7 +125,12 @@ def run_training(config: Training, directory: Path) -> None:
         _console.print("captured fraction of the removable gradient variance (0: uniform replay, 1: best possible),")
         _console.print(f"mean of the readings after {half:,} environment steps:")
         _console.print(_table(config, {member: fmean(values) for member, values in captured.items()}, digits=2))
-    _console.print(f"curves, metrics and checkpoint are in {directory}")
+    _tell_of(directory, "curves, metrics and checkpoint are in {}")
+
+
+def _tell_of(path: Path, text: str) -> None:
+    """Print a line with a path in it as it is: brackets are no markup, and it is not broken, so it can be copied."""
+    _console.print(text.replace("{}", str(path)), markup=False, soft_wrap=True)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -154,7 +165,7 @@ def record(argv: list[str]) -> None:
             milliseconds = 1000 / environment.metadata.get("render_fps", 30)
     output = args.output or args.run / "episode.gif"
     write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=milliseconds, loop=0))
-    _console.print(f"{len(frames)} frames in {output}")
+    _tell_of(output, f"{len(frames)} frames in {{}}")
 
 
 def _frames(run: RunState, environment: simulator.Environment, args: Record) -> list[ArrayLike]:
@@ -178,7 +189,10 @@ def _make_rendered(task: str) -> simulator.Environment:
     """An environment that renders without a screen."""
     if "DISPLAY" not in os.environ:
         os.environ.setdefault("MUJOCO_GL", "egl")
-    environment = simulator.make(task, render_mode="rgb_array")
+    try:
+        environment = simulator.make(task, render_mode="rgb_array")
+    except TypeError as error:
+        raise UserError(f"{task} cannot be recorded: it takes no render_mode ({error})") from error
     try:
         environment.reset(seed=0)
         environment.render()

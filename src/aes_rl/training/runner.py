@@ -71,6 +71,8 @@ class Runner:
         self._evaluator: Evaluator | None = None
         self._evaluation_steps: tuple[int, int] | None = None
         """Environment and update step of the running evaluation, if there is one."""
+        self._learned: Learned | None = None
+        """The last update, if its metrics are not in the state yet."""
         self._stop_signal: int | None = None
         """The signal that asked the run to stop after the current step."""
         with ExitStack() as opened:
@@ -118,6 +120,7 @@ class Runner:
 
     def save(self) -> None:
         """Write a checkpoint, after the running evaluation has ended and is in the table."""
+        self._update_metrics()
         self._finish_evaluation()
         checkpoint.save(self.state, self._checkpoints, {name: table.size() for name, table in self._tables.items()})
 
@@ -138,13 +141,14 @@ class Runner:
         is_last = step.env_step == config.env_steps
         for member in step.ended.nonzero().flatten().tolist():
             state.returns[member].append(step.episode_return[member].item())
+        if step.learned is not None:
+            self._learned = step.learned
         if step.env_step % config.log_every == 0:
-            self._log(step)
-        elif is_last:
-            self._require_finite_losses(step)
+            self._log()
         if config.measure_variance_every and step.env_step % config.measure_variance_every == 0:
             self._measure()
         if _is_traced(config, step.env_step):
+            self._update_metrics()  # recording computes gradients in the memory of the last update
             recorded.record_moment(state.agent, state.replay, _trace_facts(config), self.directory / "trace")
         if step.env_step % config.evaluation_interval == 0 or is_last:
             self._start_evaluation()
@@ -207,34 +211,39 @@ class Runner:
             self.scores[member] = float(returns.mean())
             self._to_tensorboard(member, "evaluation_return", self.scores[member], steps[0])
 
-    def _log(self, step: Step) -> None:
+    def _log(self) -> None:
         self.state.replay.check()
-        learned = self._require_finite_losses(step)
+        of_update = self._update_metrics()
         rows = []
         for number, member in enumerate(self.config.members):
             metrics: dict[str, float] = {}
             if self.state.returns[number]:
                 metrics["training_return"] = float(np.mean(self.state.returns[number]))
-            metrics |= {name: values[number] for name, values in learned.items()}
+            metrics |= of_update[number]
             for name, value in metrics.items():
                 rows.append((self.state.env_step, self.state.update_step, *member, name, value))
                 self._to_tensorboard(member, name, value)
         self._tables["metrics"].add(rows)
         self.state.returns = [[] for _ in self.config.members]
 
-    def _require_finite_losses(self, step: Step) -> dict[str, list[float]]:
-        """Metrics of the last update, by name and member; raises if a member has diverged."""
-        learned = {} if step.learned is None else _update_metrics(step.learned)
-        for name, values in learned.items():
-            for (sampler, seed), value in zip(self.config.members, values, strict=True):
+    def _update_metrics(self) -> list[dict[str, float]]:
+        """Metrics of the last update per member, also kept in the state; raises if a member has diverged."""
+        if self._learned is None:
+            return self.state.update_metrics
+        found, self._learned = _metrics_of(self._learned), None
+        for (sampler, seed), metrics in zip(self.config.members, found, strict=True):
+            for name, value in metrics.items():
                 if not math.isfinite(value):
                     raise RunError(
-                        f"{name} of {sampler}, seed {seed} is {value} at step {step.env_step:,}: it has diverged. Look "
-                        f"at the size of the rewards and at the learning rate; the last checkpoint is intact"
+                        f"{name} of {sampler}, seed {seed} is {value} at step {self.state.env_step:,}: it has "
+                        "diverged. Look at the size of the rewards and at the learning rate; the last checkpoint is "
+                        "intact"
                     )
-        return learned
+        self.state.update_metrics = found
+        return found
 
     def _measure(self) -> None:
+        self._update_metrics()  # measuring computes gradients in the memory of the last update
         state, config = self.state, self.config
         batch_size = config.agent_config.batch_size
         readings = measure(state.agent, state.replay, batch_size, config.measured_slots, seed=state.env_step)
@@ -264,12 +273,13 @@ def _settled(directory: Path, config: Training) -> Training:
     return config
 
 
-def _update_metrics(learned: Learned) -> dict[str, list[float]]:
-    """Losses and extreme weights, the actor's included, by name and member; one transfer from the device per name."""
+def _metrics_of(learned: Learned) -> list[dict[str, float]]:
+    """Losses and extreme weights, the actor's included, per member; one transfer from the device per name."""
     sample = learned.sample
     weights = sample.weights if sample.actor is None else torch.cat([sample.weights, sample.actor.weights], dim=1)
     extremes = {"smallest_weight": weights.amin(dim=1), "largest_weight": weights.amax(dim=1)}
-    return {name: values.tolist() for name, values in {**learned.update.losses, **extremes}.items()}
+    values = {name: own.tolist() for name, own in {**learned.update.losses, **extremes}.items()}
+    return [{name: own[member] for name, own in values.items()} for member in range(len(weights))]
 
 
 def _evaluation_rows(steps: tuple[int, int], members: list[tuple[str, int]], score: Score) -> list[tuple[object, ...]]:

@@ -48,6 +48,9 @@ class RunState:
         """Updates made so far."""
         self.returns: list[list[float]] = [[] for _ in seeds]
         """Per member, the returns of the episodes that ended since the last row of metrics."""
+        self.update_metrics: list[dict[str, float]] = [{} for _ in seeds]
+        """Per member, losses and extreme weights of the last update when a row or a checkpoint was written; empty
+        before the first update."""
         self.seconds = 0.0
         """Wall time spent so far, including the time before a resume."""
 

@@ -86,6 +86,15 @@ def test_a_critic_that_has_diverged_in_the_last_step_stops_a_run_that_logs_rarel
     runner.close()
 
 
+def test_a_critic_that_has_diverged_stops_a_run_whose_rows_fall_between_updates(tmp_path) -> None:
+    config = replace(SMALL, task=f"{MODULE}:HugeReward-v0", workers=0, steps_per_round=4, log_every=10, env_steps=400)
+    assert (config.log_every - 1 - config.warm_up_steps) % config.steps_per_round
+    runner = Runner(config, tmp_path / "run")
+    with pytest.raises(RuntimeError, match=r"loss of uniform, seed 0 is (inf|nan) at step \d+: it has diverged"):
+        list(runner.steps())
+    runner.close()
+
+
 @pytest.mark.parametrize("workers", [0, 1])
 def test_a_test_episode_without_an_end_is_cut_off(workers, tmp_path) -> None:
     config = replace(SMALL, task=f"{MODULE}:Endless-v0", workers=0, evaluation_workers=workers, evaluate_every=20)

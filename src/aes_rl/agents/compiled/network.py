@@ -82,8 +82,10 @@ class _Layer:
         weight, bias, late = network.weights[number], network.biases[number], network.late_size
         copies, entering, self.width = weight.shape
         is_last = number == len(network.weights) - 1
-        self.is_single = is_last and number > 0 and self.width == 1
-        """Whether it is a last layer with one output; then the layer before it leaves bias and ReLU to it."""
+        has_late_inputs = late > 0 and number == network.late_layer
+        self.is_single = is_last and number > 0 and self.width == 1 and not has_late_inputs
+        """Whether it is a last layer with one output, all of whose inputs come from the layer before, which then leaves
+        bias and ReLU to it."""
         self.feeds_single, self.needs_mask = False, not is_last
         self.weight, self.bias = weight.numpy(), bias.numpy()
         inputs, output = torch.zeros(copies, rows, entering), torch.zeros(copies, rows, self.width)

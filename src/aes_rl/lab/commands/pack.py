@@ -6,6 +6,8 @@ from pathlib import Path
 import tyro
 from rich.console import Console
 
+from aes_rl import files
+from aes_rl.errors import UserError
 from aes_rl.lab import recorded
 
 
@@ -27,6 +29,8 @@ def pack(argv: list[str]) -> None:
     """Write the file and describe its content."""
     args = tyro.cli(Pack, prog="aes-rl lab pack", args=argv)
     source = args.source if args.source.is_file() else args.source / "trace"
+    if source != args.source and not files.has_directory(source):
+        raise UserError(f"{args.source} holds no recorded norms; train with --trace-every")
     problem = recorded.load(source).thinned(args.thinning, args.every)
     args.output.parent.mkdir(parents=True, exist_ok=True)
     problem.save(args.output)

@@ -40,8 +40,11 @@ def make(task: str, **options: Any) -> Environment:
     try:
         with exits_as_errors(f"task {task!r} ended its process while it was made"), _without_deprecations(task):
             environment = gymnasium.make(task, disable_env_checker=True, **options)
-    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise UserError(f"task {task!r} cannot be made: {error}") from error
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        module = task.partition(":")[0]
+        is_own = isinstance(error, ModuleNotFoundError) and ":" in task and f"No module named {module!r}" in str(error)
+        hint = f"; if {module}.py is in this directory, add --module {module}" if is_own else ""
+        raise UserError(f"task {task!r} cannot be made: {error}{hint}") from error
     except gymnasium.error.Error as error:
         known = sorted(name for name in gymnasium.registry if name.split("-")[0] == paper.name_of(task))
         close = get_close_matches(task, gymnasium.registry, 1)
