@@ -238,9 +238,6 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         (["train", str(tmp_path / "a"), "--seeds", "-1"], "seed -1 cannot be used; give whole numbers from 0"),
         (["train", str(tmp_path / "a"), "--seeds", str(2**63)], f"seed {2**63} cannot be used"),
         (["evaluate", str(tmp_path / "nowhere")], "holds no run"),
-        (["evaluate", str(tmp_path / "run"), "--episodes", "0"], "episodes is 0; it must be a whole number"),
-        (["evaluate", str(tmp_path / "run"), "--number", str(2**63)], "cannot be used"),
-        (["record", str(tmp_path / "run"), "--frames", "0"], "frames is 0; it must be a whole number"),
         (["record", str(tmp_path / "run"), "--output", str(tmp_path)], "is a directory; give the name of a file"),
         (["compare", str(tmp_path / "a"), "--processes", "-1"], "processes is -1; it must be a whole number"),
         (["lab", "alchemy"], "unknown command 'alchemy'; the commands of aes-rl lab are variance"),
@@ -254,6 +251,20 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         assert message in told, told
         assert "\n" not in told
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "run", "--episodes", "0"], "episodes is 0"),
+        (["evaluate", "run", "--number", str(2**63)], f"seed {2**63} cannot be used"),
+        (["record", "run", "--frames", "0"], "frames is 0"),
+    ],
+)
+def test_impossible_options_are_told_with_the_usage(words, message, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
 
 
 def test_brackets_in_a_path_are_no_markup(tmp_path, capsys) -> None:
@@ -270,7 +281,7 @@ def test_a_task_that_gymnasium_no_longer_has_says_so() -> None:
 
 
 def test_a_module_that_is_not_found_may_be_in_this_directory() -> None:
-    with pytest.raises(UserError, match="if own_tasks.py is in this directory, add --module own_tasks"):
+    with pytest.raises(UserError, match=r"if own_tasks\.py is in this directory, add --module own_tasks"):
         simulator.make("own_tasks:My-v0")
 
 
