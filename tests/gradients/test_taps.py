@@ -286,3 +286,21 @@ def test_extra_axes_and_other_batches_raise(shape) -> None:
     taps = Taps(network)
     with taps.recording(taps.tap((2,))), pytest.raises(ValueError, match="no further axes"):
         network(torch.randn(shape))
+
+
+@pytest.mark.parametrize("layer", [nn.BatchNorm1d(8, affine=False), nn.BatchNorm1d(8).requires_grad_(False)])
+def test_batch_norm_without_parameters_is_refused(layer) -> None:
+    """It has nothing to train, but couples the samples of a batch."""
+    with pytest.raises(TypeError, match="layer '1' is a BatchNorm1d, which makes the loss of a sample depend"):
+        Taps(nn.Sequential(nn.Linear(3, 8), layer, nn.ReLU(), nn.Linear(8, 1)))
+
+
+def test_norms_under_autocast() -> None:
+    network = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 1))
+    taps = Taps(network)
+    tap = taps.tap((5,))
+    with torch.autocast("cpu", dtype=torch.bfloat16), taps.recording(tap):
+        output = network(torch.randn(5, 3))
+    output.float().square().mean().backward()
+    assert tap.grad is not None
+    assert bool((tap.grad > 0).all())

@@ -318,3 +318,12 @@ def test_what_is_not_supported_is_refused_with_what_works() -> None:
         attach(agent)
     with pytest.raises(TypeError, match="PPO cannot be attached; supported are SAC, TD3, DDPG"):
         attach(PPO.__new__(PPO))
+
+
+def test_a_batch_that_is_only_looked_at_can_be_dropped() -> None:
+    agent = make(SAC, "adaptive")
+    attach(agent)
+    train(agent, 3)
+    agent.memory.sample(agent.memory.get_tensor_names(), batch_size=BATCH)
+    agent.memory.discard()
+    train(agent, 1)

@@ -317,3 +317,34 @@ def test_a_loss_that_was_not_attached_is_noticed() -> None:
         buffer.sample()
     with pytest.raises(RuntimeError, match="64 batches were drawn and Adaptive got feedback on none"):
         buffer.sample()
+
+
+def test_a_reordered_batch_is_refused() -> None:
+    """Its feedback would go to other slots."""
+    loss, buffer, _, _ = trained("SAC", "adaptive")
+    batch = buffer.sample()
+    for changed in (batch[torch.arange(BATCH - 1, -1, -1)], batch[:5]):
+        with pytest.raises(ValueError, match="reordered, cut or reweighted after it was drawn"):
+            loss(changed)
+    total(loss, batch, "SAC")[0].mean().backward()
+
+
+def test_losses_computed_apart_are_noticed_where_the_sampler_needs_both() -> None:
+    """The second call on a batch gives no feedback, so a sampler that needs the actor's norms would never learn."""
+    loss = make_loss("TD3")
+    chooser = SelectiveSampler(Predictive(networks="balanced"), capacity=SLOTS)
+    buffer = TensorDictReplayBuffer(
+        storage=LazyTensorStorage(SLOTS), sampler=chooser, writer=SelectiveWriter(chooser), batch_size=BATCH
+    )
+    buffer.extend(transitions(SLOTS))
+    attach(loss, chooser)
+
+    def update() -> None:
+        batch = buffer.sample()
+        loss(batch)["loss_qvalue"].mean().backward()
+        loss(batch)["loss_actor"].mean().backward()
+
+    for _ in range(99):
+        update()
+    with pytest.raises(RuntimeError, match="got no norms of actor in 100 updates in a row"):
+        update()

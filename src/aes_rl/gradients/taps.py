@@ -51,6 +51,11 @@ class Taps:
         owners: dict[nn.Parameter, str] = {}
         layers: list[tuple[str, nn.Module]] = []
         for name, layer in network.named_modules():
+            if isinstance(layer, nn.modules.batchnorm._BatchNorm):
+                raise TypeError(
+                    f"layer {name!r} is a {type(layer).__name__}, which makes the loss of a sample depend on the whole "
+                    "batch: there is no gradient per sample; use LayerNorm"
+                )
             trained = [p for p in layer.parameters(recurse=False) if p.requires_grad]
             if not trained or isinstance(layer, skips):
                 continue

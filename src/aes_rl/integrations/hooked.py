@@ -2,7 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sized
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 import torch
 from torch import nn
@@ -48,8 +48,11 @@ class AbstractHookedAttachment(AbstractAttachment):
             self.release()
 
     def _take_off(self) -> None:
-        while self._undo:
-            self._undo.pop()()
+        """Undo everything, the last first, even if something of it fails."""
+        with ExitStack() as stack:
+            for undo in self._undo:
+                stack.callback(undo)
+            self._undo = []
 
     def current(self) -> Pending | None:
         """The batch that the learner is working on."""

@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 Array = NDArray[np.int64]
 NETWORKS = ("actor", "critic")
 """Network names in the feedback of every attachment."""
+_MOST_WITHOUT_NETWORKS = 100
+"""Updates in a row without the norms that the sampler learns from, after which an error is raised. A delayed actor is
+trained in every second or third."""
 _LONGEST_QUEUE = 64
 """Maximum number of batches without feedback."""
 
@@ -144,6 +147,7 @@ class Selection:
         self._streams = Streams([seed], self.sampler.backend)
         self.draws = 0
         self.updates = 0
+        self._updates_without_networks = 0
         """Batches whose feedback was given."""
         self.queue: dict[int, Pending] = {}
         """Batches without feedback by the number of their draw, oldest first."""
@@ -260,7 +264,14 @@ class Selection:
                     "discard() a batch that was not drawn for training"
                 )
             self.updates += 1
-            if self.needs and self._required_networks() <= set(pending.gradient_norm):
+            missing = self._required_networks() - set(pending.gradient_norm) if self.needs else set()
+            self._updates_without_networks = self._updates_without_networks + 1 if missing else 0
+            if self._updates_without_networks >= _MOST_WITHOUT_NETWORKS:
+                raise RuntimeError(
+                    f"{self.name} got no norms of {' and '.join(sorted(missing))} in {_MOST_WITHOUT_NETWORKS} updates "
+                    "in a row, and learns nothing without them; compute all losses of a batch in one call"
+                )
+            if self.needs and not missing:
                 self._feed(pending)
             self.sampler.advance(self.updates)
             self.last = pending

@@ -109,6 +109,10 @@ class SelectiveMemory(Memory):
         found: list[list[Tensor]] = self.sample_by_index(names, indexes=self.sampling_indexes)
         return found
 
+    def discard(self) -> None:
+        """Drop a batch that was not drawn for training."""
+        self.selection.discard()
+
     @override
     def reset(self) -> None:
         """Remove all transitions and reset the sampler."""

@@ -256,6 +256,7 @@ class Attachment(AbstractHookedAttachment):
         self.watch(actor, Watched("actor", actor, [actor], needs))
         if isinstance(algorithm, SAC) and isinstance(algorithm.alpha, AutoAlpha):
             self._weigh_temperature(algorithm.alpha)
+        self._settle_after_updates()
         if self._logger is not None:
             self._log_to(self._logger)
 
@@ -282,15 +283,38 @@ class Attachment(AbstractHookedAttachment):
 
     def _log_to(self, logger: BaseLogger) -> None:
         """Add the metrics to the update data that the logger writes."""
-        original = logger.log_update_data
+        original, before = logger.log_update_data, vars(logger).get("log_update_data")
+        is_attached = True
 
         def log_update_data(log_data: dict[str, object], step: int) -> None:
-            if step - logger.last_log_update_step >= logger.update_interval:
+            if is_attached and step - logger.last_log_update_step >= logger.update_interval:
                 log_data = log_data | {f"selection/{name}": value for name, value in self.metrics().items()}
             original(log_data, step)
 
         vars(logger)["log_update_data"] = log_update_data
-        self._undo.append(partial(vars(logger).pop, "log_update_data"))
+
+        def leave() -> None:
+            nonlocal is_attached
+            is_attached = False
+            if vars(logger)["log_update_data"] is not log_update_data:
+                return  # an attachment that came later calls this one
+            if before is None:
+                del vars(logger)["log_update_data"]
+            else:
+                vars(logger)["log_update_data"] = before
+
+        self._undo.append(leave)
+
+    def _settle_after_updates(self) -> None:
+        """Give the feedback when an update ends: later passes over other data are neither weighted nor reported."""
+        original = self._algorithm._postprocess_batch
+
+        def postprocess(*arguments: Any) -> None:
+            original(*arguments)
+            self.report()
+
+        vars(self._algorithm)["_postprocess_batch"] = postprocess
+        self._undo.append(partial(vars(self._algorithm).pop, "_postprocess_batch"))
 
     def _weigh_temperature(self, alpha: AutoAlpha) -> None:
         original, target = alpha.update, alpha._target_entropy

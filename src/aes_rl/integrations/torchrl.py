@@ -127,6 +127,12 @@ class Attachment(AbstractAttachment):
             if loss.tensor_keys.priority_weight not in batch.keys():  # noqa: SIM118
                 weight = loss.tensor_keys.priority_weight
                 raise ValueError(f"the batch has no {weight!r}; the loss would not be weighted")
+            weights = batch.get(loss.tensor_keys.priority_weight).reshape(-1).cpu()
+            if weights.shape != pending.weights.shape or not torch.equal(weights, pending.weights.to(weights).cpu()):
+                raise ValueError(
+                    "the batch was reordered, cut or reweighted after it was drawn, so its feedback would go to other "
+                    "slots; give the loss the batch as the buffer returned it"
+                )
             self._to_report = (pending, {})
         if Signal.GRADIENT_NORM in pending.needs:
             leaves = {name: taps.tap((len(pending.weights),)) for name, taps in self._taps.items()}
