@@ -5,22 +5,24 @@ from dataclasses import replace
 
 import pytest
 
+from aes_rl.cli import main
 from aes_rl.study.command import Execution
 from aes_rl.study.tune import Search, Tune, run_search
 from aes_rl.training import run_files
 
 
 def search(directory, tiny, **options):
-    trials = options.pop("trials", 2)
     given = {"task": "InvertedPendulum-v5", "preset": "default", "env_steps": 120, "set": tiny.set}
-    execution = Execution(processes=2, retries=0)
-    return run_search(Tune(directory, Search(**given | options), trials, compare=False, execution=execution))
+    given |= {"trials": 2, "compare": False}
+    return run_search(Tune(directory, Search(**given | options), execution=Execution(processes=2, retries=0)))
 
 
 def test_a_search_resumes_where_it_stopped(tiny, tmp_path) -> None:
     search(tmp_path, tiny)
     first = {path: path.read_bytes() for path in tmp_path.rglob("evaluations.csv")}
     best = search(tmp_path, tiny, trials=3)
+    main(["tune", str(tmp_path)])  # as it was last asked for: three trials, no comparison
+    assert not (tmp_path / "comparison").exists()
     trials = sorted((tmp_path / "trials").iterdir())
     configs = [run_files.read_config(path) for path in trials]
     assert len(trials) == 3

@@ -367,6 +367,21 @@ def test_tensorboard_files_are_written(tmp_path) -> None:
     assert any((tmp_path / "run" / "tensorboard").iterdir())
 
 
+def test_points_after_the_last_checkpoint_of_a_killed_run_leave_tensorboard(tmp_path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    config = replace(SMALL, samplers=("uniform",), env_steps=100, log_every=10, tensorboard=True)
+    runner = Runner(config, tmp_path / "run")
+    for step in runner.steps():
+        if step.env_step == 70:  # the last checkpoint is that of step 40
+            break
+    runner.close()
+    finish(config, tmp_path / "run")
+    shown = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    shown.Reload()
+    assert [point.step for point in shown.Scalars("critic_loss/uniform-0")] == [40, 50, 60, 70, 80, 90, 100]
+
+
 def test_an_episode_is_filmed_without_a_screen(tmp_path) -> None:
     """Where the machine has no offscreen renderer, the command must say what to install."""
     finish(replace(SMALL, env_steps=40), tmp_path / "run")

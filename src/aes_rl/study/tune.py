@@ -52,6 +52,14 @@ class Search:
     """Environment steps per run; by default the preset's horizon."""
     set: tuple[str, ...] = ()
     """Further training options as name=value."""
+    trials: int = 30
+    """Number of parameter settings to try; a rerun with a larger number adds trials."""
+    compare: bool = True
+    """Whether to run the comparison after the search."""
+
+    def __post_init__(self) -> None:
+        checks.count("trials", self.trials)
+        checks.seeds((self.seed, *self.seeds))
 
 
 @dataclass(frozen=True)
@@ -64,14 +72,7 @@ class Tune:
     directory: tyro.conf.Positional[Path]
     """Directory of the trials and the comparison."""
     search: Annotated[Search, tyro.conf.arg(name="")] = field(default_factory=Search)
-    trials: int = 30
-    """Number of parameter settings to try; a rerun with a larger number adds trials."""
-    compare: bool = True
-    """Whether to run the comparison after the search."""
     execution: Annotated[Execution, tyro.conf.arg(name="")] = field(default_factory=Execution)
-
-    def __post_init__(self) -> None:
-        checks.count("trials", self.trials)
 
 
 def tune(argv: list[str]) -> None:
@@ -108,13 +109,13 @@ def run_search(args: Tune) -> dict[str, float]:
     executor = executor_of(args.execution, untuned.device)
     batch_size = min(executor.most_jobs, 8)
     try:
-        for start in range(0, args.trials, batch_size):
-            numbers = range(start, min(start + batch_size, args.trials))
+        for start in range(0, search.trials, batch_size):
+            numbers = range(start, min(start + batch_size, search.trials))
             # A new seed per batch; otherwise a rerun would suggest its first trials again.
             trials.sampler = optuna.samplers.TPESampler(seed=search.seed + 1000 * (start + 1))
             batch = [_trial(args, number, lambda: trials.ask(distributions).params) for number in numbers]
-            if not files.is_file(args.directory / _SEARCH_FILE):  # not before a trial of an older search was checked
-                files.write_whole(args.directory / _SEARCH_FILE, json.dumps(asdict(search), indent=1) + "\n")
+            # Not before a trial of an older search was checked. The number of trials and the comparison may change.
+            files.write_whole(args.directory / _SEARCH_FILE, json.dumps(asdict(search), indent=1) + "\n")
             execute_with_progress(batch, args.directory, executor, args.execution.retries)
             for group in batch:
                 own = args.directory / group.name
@@ -128,8 +129,8 @@ def run_search(args: Tune) -> dict[str, float]:
         raise RunError(f"no trial finished; see {args.directory / 'trials'}")
     best: dict[str, float] = trials.best_trial.params
     files.write_whole(args.directory / "best.json", json.dumps({"score": trials.best_value, **best}, indent=1) + "\n")
-    _console.print(f"best of {args.trials} trials on seed {search.seed}: {trials.best_value:.1f} with {best}")
-    if args.compare:
+    _console.print(f"best of {search.trials} trials on seed {search.seed}: {trials.best_value:.1f} with {best}")
+    if search.compare:
         settings = tuple(f"sampler.adaptive.{name}={value}" for name, value in best.items())
         study = Study((search.task,), (search.agent,), seeds=search.seeds, preset=search.preset,
                       env_steps=search.env_steps,

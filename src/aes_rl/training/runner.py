@@ -96,7 +96,7 @@ class Runner:
                 opened.callback(self._tables[name].close)
             self.scored_step, self.scores = self._scores_so_far()
             """Environment step of the newest finished evaluation, and every member's mean return in it."""
-            self._tensorboard = _open_tensorboard(directory) if config.tensorboard else None
+            self._tensorboard = _open_tensorboard(directory, self.first_step) if config.tensorboard else None
             if self._tensorboard is not None:
                 opened.callback(self._tensorboard.close)
             self._opened = opened.pop_all()
@@ -317,10 +317,11 @@ def _trace_facts(config: Training) -> recorded.Facts:
     )
 
 
-def _open_tensorboard(directory: Path) -> "torch.utils.tensorboard.SummaryWriter":
+def _open_tensorboard(directory: Path, first_step: int) -> "torch.utils.tensorboard.SummaryWriter":
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError as error:
         raise UserError(f"TensorBoard cannot be imported ({error}); pip install 'aes-rl[tensorboard]'") from error
     files.require_directory(directory / "tensorboard")
-    return SummaryWriter(str(directory / "tensorboard"))
+    # What a killed run wrote after its last checkpoint is dropped, as from the tables.
+    return SummaryWriter(str(directory / "tensorboard"), purge_step=first_step + 1 if first_step else None)
