@@ -4,12 +4,12 @@ import importlib.util
 from pathlib import Path
 
 PATH = Path(__file__).parents[1] / "scripts" / "trace.py"
-MOST_FILES, MOST_LINES, MOST_CHANGES = 28, 4130, 122
+MOST_FILES, MOST_LINES, MOST_CHANGES = 28, 4134, 122
 """Reached on 19 November 2026; the goal is in scripts/trace.py, the reasons in docs/decisions/compiled.md.
 
 Two of the files, with 426 lines, step the environments; before, that was in Gymnasium's files, which are not counted.
 Three more hold what samplers share: the contract of a rule with its defaults, the forms of the signal, and the two
-forecasts of predictive selection."""
+forecasts of predictive selection. Four lines came since: options that count insertions, the last update's metrics."""
 
 
 def test_one_step_enters_no_more_files_than_before() -> None:

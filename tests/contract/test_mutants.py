@@ -205,7 +205,6 @@ def test_a_sound_rule_passes(monkeypatch, rule) -> None:
         (Credulous, "where is_current is False"),
         (Unsaved, r"missing from state_dict\(\)"),
         (EmptyFirst, "empty slots must not change the masses"),
-        (Sharing, "and the same member alone have other"),
     ],
 )
 def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> None:
@@ -230,6 +229,7 @@ def test_what_only_a_rare_advance_shows_is_found(monkeypatch, rule, message) -> 
         (OneWeight, r"weights of shape \(2, 1\); return"),
         (PresentWeights, "compute them from the draw alone"),
         (Deaf, "feedback had no effect"),
+        (Sharing, "and the same member alone have other"),
         (OneColumn, r"OneColumn.feedback returned masses of shape \(2, 1\); return \(2, \d+\)"),
     ],
 )

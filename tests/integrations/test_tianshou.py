@@ -13,7 +13,6 @@ from tianshou.algorithm.modelfree.sac import AutoAlpha, SACPolicy
 from tianshou.algorithm.optim import AdamOptimizerFactory
 from tianshou.data import Batch, Collector, ReplayBuffer, VectorReplayBuffer
 from tianshou.env import DummyVectorEnv
-from tianshou.utils import LazyLogger
 from tianshou.utils.net.common import Net
 from tianshou.utils.net.continuous import (
     ContinuousActorDeterministic,
@@ -378,47 +377,3 @@ def test_moved_transitions_are_known() -> None:
     own, other = SelectiveReplayBuffer(50, sampler=Adaptive()), filled(ReplayBuffer(50), steps=20)
     own.update(other)
     assert len(own) == len(own.selection) == 20
-
-
-@pytest.mark.parametrize("kind", ["SAC", "TD3"])
-def test_an_update_from_another_buffer_is_not_weighted(kind) -> None:
-    """The last batch of the selective buffer ends with its update, that of a delayed actor included."""
-    found = []
-    for is_attached in (True, False):
-        algorithm = make(kind)
-        if kind == "TD3":
-            algorithm.update_actor_freq = 2
-        buffer = filled(SelectiveReplayBuffer(100, sampler=Adaptive(nu=1.0, floor=0.1)))
-        attachment = attach(algorithm, buffer)
-        for _ in range(31):
-            update(algorithm, buffer)
-        reported = buffer.selection.updates
-        if not is_attached:
-            attachment.detach()
-        torch.manual_seed(1)
-        update(algorithm, filled(ReplayBuffer(100), seed=5))
-        assert buffer.selection.updates == reported == 31
-        found.append([parameter.grad.clone() for parameter in algorithm.parameters() if parameter.grad is not None])
-    for ours, theirs in zip(*found, strict=True):
-        torch.testing.assert_close(ours, theirs)
-
-
-def test_an_update_with_the_whole_buffer_is_not_weighted() -> None:
-    algorithm, buffer, _ = trained("SAC", "adaptive", updates=3)
-    with policy_within_training_step(algorithm.policy):
-        algorithm.update(sample_size=0, buffer=buffer)
-
-
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_attachments_that_share_a_logger_are_detached_in_either_order(order) -> None:
-    logger = LazyLogger()
-    pairs = [(make("DDPG"), filled(SelectiveReplayBuffer(100, sampler="predictive"))) for _ in range(2)]
-    attachments = [attach(*pair, logger) for pair in pairs]
-    for number in order:
-        attachments[number].detach()
-        assert not attachments[number]._undo
-    logger.log_update_data({}, 10**6)
-    for algorithm, buffer in pairs:
-        update(algorithm, buffer)
-        with pytest.raises(RuntimeError, match="attach it to the model"):
-            update(algorithm, buffer)

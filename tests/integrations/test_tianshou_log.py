@@ -7,7 +7,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tianshou.data import Collector
 from tianshou.env import DummyVectorEnv
 from tianshou.trainer import OffPolicyTrainerParams
-from tianshou.utils import TensorboardLogger
+from tianshou.utils import LazyLogger, TensorboardLogger
 from torch.utils.tensorboard import SummaryWriter
 
 from aes_rl import Adaptive, Predictive, Prioritized, Uniform
@@ -125,3 +125,18 @@ def test_predictive_selection_is_the_default_and_a_name_is_enough() -> None:
         with pytest.raises(UserError, match="give total_updates"):
             make_buffer(20, sampler=Prioritized())
         assert make_buffer(20, sampler=Uniform()).selection.name == "Uniform"
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_attachments_that_share_a_logger_are_detached_in_either_order(order) -> None:
+    logger = LazyLogger()
+    pairs = [(make("DDPG"), filled(SelectiveReplayBuffer(100, sampler="predictive"))) for _ in range(2)]
+    attachments = [attach(*pair, logger) for pair in pairs]
+    for number in order:
+        attachments[number].detach()
+        assert not attachments[number]._undo
+    logger.log_update_data({}, 10**6)
+    for algorithm, buffer in pairs:
+        update(algorithm, buffer)
+        with pytest.raises(RuntimeError, match="attach it to the model"):
+            update(algorithm, buffer)

@@ -168,3 +168,24 @@ def test_measured_fractions_are_shown_at_the_end(tmp_path, capsys) -> None:
 def test_the_first_line_of_a_log_says_what_its_numbers_are(tmp_path, capsys) -> None:
     main(["train", str(tmp_path / "run"), *OPTIONS, "--env-steps", "60"])
     assert "mean return: uniform " in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["evaluate", "run", "--episodes", "0"], "episodes is 0"),
+        (["evaluate", "run", "--number", str(2**63)], f"seed {2**63} cannot be used"),
+        (["record", "run", "--frames", "0"], "frames is 0"),
+    ],
+)
+def test_impossible_options_are_told_with_the_usage(words, message, capsys) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
+
+
+def test_brackets_in_a_path_are_no_markup(tmp_path, capsys) -> None:
+    directory = tmp_path / "hopper[lr=1]x[" / "a]"
+    directory.parent.mkdir()
+    main(["train", str(directory), *OPTIONS])
+    assert f"curves, metrics and checkpoint are in {directory}\n" in capsys.readouterr().out

@@ -90,21 +90,6 @@ def test_killed_runs_resume_to_the_same_file(agent, moments, tmp_path) -> None:
         assert table.read_text() == expected
 
 
-def test_rows_between_updates_have_the_losses_of_the_last_one(tmp_path) -> None:
-    """With an update every 4 steps no row falls on one; a run that continues writes the same rows."""
-    config = replace(SMALL, steps_per_round=4, log_every=2, measure_variance_every=6, checkpoint_every=None)
-    finish(config, tmp_path / "whole")
-    rows = [row.split(",") for row in (tmp_path / "whole" / "metrics.csv").read_text().splitlines()[1:]]
-    after = [step for step in range(2, config.env_steps + 1, 2) if step > config.warm_up_steps]
-    for name in ("critic_loss", "largest_weight"):
-        assert sorted({int(row[0]) for row in rows if row[4] == name}) == after
-    for stop in (after[3] - 1, after[3], after[3] + 1):
-        directory = tmp_path / f"stopped-{stop}"
-        stop_at(stop, config, directory)
-        finish(config, directory)
-        assert (directory / "metrics.csv").read_text() == (tmp_path / "whole" / "metrics.csv").read_text()
-
-
 @pytest.mark.parametrize("kind", [signal.SIGTERM, signal.SIGINT])
 def test_stopped_runs_save_and_say_how_to_resume(kind, tmp_path) -> None:
     """The whole process group gets it, as from a terminal, a scheduler or timeout."""
@@ -251,27 +236,6 @@ def test_bad_input_is_told_in_one_line(tmp_path, capsys, monkeypatch) -> None:
         assert message in told, told
         assert "\n" not in told
     assert {path: path.read_bytes() for path in (tmp_path / "run").rglob("*") if path.is_file()} == before
-
-
-@pytest.mark.parametrize(
-    ("words", "message"),
-    [
-        (["evaluate", "run", "--episodes", "0"], "episodes is 0"),
-        (["evaluate", "run", "--number", str(2**63)], f"seed {2**63} cannot be used"),
-        (["record", "run", "--frames", "0"], "frames is 0"),
-    ],
-)
-def test_impossible_options_are_told_with_the_usage(words, message, capsys) -> None:
-    with pytest.raises(SystemExit, match="2"):
-        main(words)
-    assert message in " ".join(capsys.readouterr().err.replace("│", " ").split())
-
-
-def test_brackets_in_a_path_are_no_markup(tmp_path, capsys) -> None:
-    directory = tmp_path / "hopper[lr=1]x[" / "a]"
-    directory.parent.mkdir()
-    main(["train", str(directory), *OPTIONS])
-    assert f"curves, metrics and checkpoint are in {directory}\n" in capsys.readouterr().out
 
 
 @pytest.mark.filterwarnings("ignore:.*out of date:DeprecationWarning")

@@ -49,8 +49,7 @@ class RunState:
         self.returns: list[list[float]] = [[] for _ in seeds]
         """Per member, the returns of the episodes that ended since the last row of metrics."""
         self.update_metrics: list[dict[str, float]] = [{} for _ in seeds]
-        """Per member, losses and extreme weights of the last update when a row or a checkpoint was written; empty
-        before the first update."""
+        """Per member, losses and extreme weights of the last update that went into a table or a checkpoint."""
         self.seconds = 0.0
         """Wall time spent so far, including the time before a resume."""
 

@@ -84,8 +84,7 @@ class _Layer:
         is_last = number == len(network.weights) - 1
         has_late_inputs = late > 0 and number == network.late_layer
         self.is_single = is_last and number > 0 and self.width == 1 and not has_late_inputs
-        """Whether it is a last layer with one output, all of whose inputs come from the layer before, which then leaves
-        bias and ReLU to it."""
+        """A last layer with one output, to which the layer before it, its only input, leaves bias and ReLU."""
         self.feeds_single, self.needs_mask = False, not is_last
         self.weight, self.bias = weight.numpy(), bias.numpy()
         inputs, output = torch.zeros(copies, rows, entering), torch.zeros(copies, rows, self.width)
@@ -104,7 +103,7 @@ class _Layer:
         """The products that its gradients need."""
         if trained:
             self.products.append(product(inputs[:, :trained].transpose(1, 2), self._gradient[:, :trained], of_weight))
-        if late and number == network.late_layer and differentiated > trained:
+        if has_late_inputs and differentiated > trained:
             out = torch.zeros(copies, differentiated - trained, late)
             self.products.append(product(self._gradient[:, trained:], weight[:, -late:].transpose(1, 2), out))
             self.of_late = out.numpy()
