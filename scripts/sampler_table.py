@@ -24,10 +24,15 @@ BATCHES, SLOTS = (256, 64), (100_000, 1_000_000)
 NETWORKS = ("critic", "actor")
 MEMORY = 8000
 """Memory of the mean, in updates, of forecasts of deviations: one step of a simulation stands for many updates."""
-DEVIATION = {"forecast": "deviation", "mean_memory": MEMORY}
 # One draw per network is simulated as two samplers, each of which gets the norms of one network alone.
-OF_NETWORK = {f"predictive, {network}'s draw": Predictive(networks=(network,)) for network in NETWORKS} | {
-    f"predictive of deviations, {network}'s draw": Predictive(networks=(network,), **DEVIATION) for network in NETWORKS
+_FORECASTS = {"predictive": {}} | {
+    f"predictive by {forecast}": {"forecast": forecast, "mean_memory": MEMORY}
+    for forecast in ("deviation", "mean-and-last")
+}
+OF_NETWORK = {
+    f"{name}, {network}'s draw": Predictive(networks=(network,), **options)
+    for name, options in _FORECASTS.items()
+    for network in NETWORKS
 }
 ROWS = {
     "`uniform`": ("", "uniform"),
@@ -41,11 +46,23 @@ ROWS = {
     "`adaptive`, the paper's ν": ("adaptive", "adaptive"),
     "`adaptive:nu=auto`": ("adaptive:nu=auto", ""),
     "`predictive`": ("predictive", "predictive"),
+    "`predictive`, mean and last": (
+        f"predictive:forecast=mean-and-last,mean_memory={MEMORY}",
+        "predictive:forecast=mean-and-last",
+    ),
     "`predictive`, balanced": ("predictive:networks=balanced", "predictive:networks=balanced"),
+    "`predictive`, balanced, deviation": (
+        f"predictive:networks=balanced,forecast=deviation,mean_memory={MEMORY}",
+        "predictive:networks=balanced,forecast=deviation",
+    ),
     "`predictive`, separate": ("predictive, {}'s draw", "predictive:networks=separate"),
     "`predictive`, separate, deviation": (
-        "predictive of deviations, {}'s draw",
+        "predictive by deviation, {}'s draw",
         "predictive:networks=separate,forecast=deviation",
+    ),
+    "`predictive`, separate, mean and last": (
+        "predictive by mean-and-last, {}'s draw",
+        "predictive:networks=separate,forecast=mean-and-last",
     ),
 }
 """Name in the table, in the simulations and in the benchmark of costs; empty where there is none."""
