@@ -12,7 +12,7 @@ from aes_rl.samplers.laber import LaBER
 from aes_rl.streams import Stream
 from aes_rl.training import RunState, memory, train
 from aes_rl.training.loop import td_errors_of_candidates
-from aes_rl.training.runner import _update_metrics
+from aes_rl.training.runner import _metrics_of
 from aes_rl.training.vector.step_data import Sizes
 from tests.training.test_runs import SMALL, finish, stop_at
 
@@ -56,9 +56,9 @@ def test_logged_weights_are_those_of_all_losses() -> None:
     learned = [step.learned for step in train(run) if step.learned is not None][-1]
     run.close()
     critics, actors = learned.sample.weights, learned.sample.actor.weights
-    found = _update_metrics(learned)
-    assert found["largest_weight"] == [max(critics.max().item(), actors.max().item())]
-    assert found["smallest_weight"] == [min(critics.min().item(), actors.min().item())]
+    (found,) = _metrics_of(learned)
+    assert found["largest_weight"] == max(critics.max().item(), actors.max().item())
+    assert found["smallest_weight"] == min(critics.min().item(), actors.min().item())
 
 
 @pytest.mark.parametrize(("name", "factor"), [("predictive:networks=separate", 2), ("la3p", 2), ("uniform", 1)])
