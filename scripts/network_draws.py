@@ -27,10 +27,13 @@ NETWORKS = {"critic": "critics", "actor": "actor"}
 NAMES = {
     "predictive": "one draw",
     "predictive:forecast=deviation": "one draw, deviation",
+    "predictive:forecast=mean-and-last": "one draw, mean and last",
     "predictive:networks=balanced": "balanced",
     "predictive:networks=balanced,forecast=deviation": "balanced, deviation",
+    "predictive:networks=balanced,forecast=mean-and-last": "balanced, mean and last",
     "predictive:networks=separate": "separate",
     "predictive:networks=separate,forecast=deviation": "separate, deviation",
+    "predictive:networks=separate,forecast=mean-and-last": "separate, mean and last",
 }
 
 
@@ -45,13 +48,14 @@ def readings(task: str, agent: str, sampler: str, network: str) -> list[float]:
 
 
 def table() -> list[str]:
-    """Mean and lowest reading per task, agent, network and sampler."""
-    rows = ["| | " + " | ".join(NAMES.values()) + " |", "|---" * (1 + len(NAMES)) + "|"]
-    for task, agent in RUNS:
-        for network, name in NETWORKS.items():
-            cells = [readings(task, agent, sampler, network) for sampler in NAMES]
-            numbers = map(_mean_and_lowest, cells)
-            rows.append(f"| {task}, {agent.upper()}, {name} | " + " | ".join(numbers) + " |")
+    """Mean and lowest reading of critics and actor, one row per sampler, one column per task and agent."""
+    head = [f"{agent.upper()}, {task.split('-')[0]}" for task, agent in RUNS]
+    rows = ["| | " + " | ".join(head) + " |", "|---" * (1 + len(head)) + "|"]
+    for sampler, name in NAMES.items():
+        cells = [
+            " / ".join(_mean_and_lowest(readings(*run, sampler, network)) for network in NETWORKS) for run in RUNS
+        ]
+        rows.append(f"| {name} | " + " | ".join(cells) + " |")
     return rows
 
 

@@ -270,7 +270,7 @@ def test_captured_fractions_of_separate_draws() -> None:
     """The page's table is made from the published runs, and its claim of both networks holds in every cell."""
     page = network_draws.PAGE.read_text()
     assert network_draws.with_tables(page) == page
-    *_, best = network_draws.NAMES
+    best = network_draws.SEPARATE
     for task, agent in network_draws.RUNS:
         for network in network_draws.NETWORKS:
             own, one_draw = (network_draws.readings(task, agent, name, network) for name in (best, "predictive"))
