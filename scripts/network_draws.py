@@ -52,9 +52,7 @@ def table() -> list[str]:
     head = [f"{agent.upper()}, {task.split('-')[0]}" for task, agent in RUNS]
     rows = ["| | " + " | ".join(head) + " |", "|---" * (1 + len(head)) + "|"]
     for sampler, name in NAMES.items():
-        cells = [
-            " / ".join(_mean_and_lowest(readings(*run, sampler, network)) for network in NETWORKS) for run in RUNS
-        ]
+        cells = [" / ".join(_mean_and_lowest(readings(*run, sampler, network)) for network in NETWORKS) for run in RUNS]
         rows.append(f"| {name} | " + " | ".join(cells) + " |")
     return rows
 
