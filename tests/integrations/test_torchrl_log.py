@@ -1,5 +1,6 @@
 """What TorchRL's loggers get to see of the selection."""
 
+import time
 import warnings
 
 import pytest
@@ -54,7 +55,10 @@ def test_a_logger_gets_the_metrics(sampler, prefetch, tmp_path) -> None:
     assert last["weighted_critic_loss"] != pytest.approx(last["unweighted_critic_loss"], rel=1e-6)
     for file in logger.experiment.files.values():
         file.close()
-    drawn = f"{13 + (prefetch or 0)} batches drawn, feedback on 12"
+    count, deadline = 13 + (prefetch or 0), time.monotonic() + 60
+    while attachment.selection().draws < count and time.monotonic() < deadline:
+        time.sleep(0.01)  # threads may still draw ahead
+    drawn = f"{count} batches drawn, feedback on 12"
     assert repr(attachment).startswith(f"<{sampler.capitalize()} attached to TD3Loss: {drawn}, 60 of 60 slots ")
 
 
