@@ -54,11 +54,10 @@ def count(name: str, value: int) -> None:
         raise UserError(f"{name} is {value!r}; it must be a whole number of at least 1")
 
 
-def seeds(values: Sequence[int]) -> None:
-    """Raise unless every seed is a whole number that a run's files can hold."""
-    for seed in values:
-        if isinstance(seed, bool) or not isinstance(seed, int) or not 0 <= seed < 2**63:
-            raise UserError(f"seed {seed!r} cannot be used; give whole numbers from 0 to 2^63 - 1")
+def index(name: str, value: int) -> None:
+    """Raise unless `value` is a whole number from 0 that a run's files can hold, such as a seed."""
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 2**63:
+        raise UserError(f"{name} is {value!r}; it must be a whole number from 0 to 2^63 - 1")
 
 
 def layers(name: str, value: object) -> None:

@@ -174,7 +174,7 @@ def test_the_first_line_of_a_log_says_what_its_numbers_are(tmp_path, capsys) -> 
     ("words", "message"),
     [
         (["evaluate", "run", "--episodes", "0"], "episodes is 0"),
-        (["evaluate", "run", "--number", str(2**63)], f"seed {2**63} cannot be used"),
+        (["evaluate", "run", "--number", str(2**63)], f"number is {2**63}; it must be a whole number"),
         (["record", "run", "--frames", "0"], "frames is 0"),
     ],
 )

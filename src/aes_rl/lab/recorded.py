@@ -148,7 +148,7 @@ def _checked_slots(parts: Sequence[Path]) -> int:
     slots, numbers, names = 0, 0, frozenset[str]()
     for path in parts:
         with safe_open(path, "numpy") as file:
-            headers = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118
+            headers = {name: file.get_slice(name) for name in sorted(file.keys())}
         shapes = {name: tuple(header.get_shape()) for name, header in headers.items()}
         own = frozenset(shapes)
         names = names or own

@@ -59,7 +59,8 @@ class Search:
 
     def __post_init__(self) -> None:
         checks.count("trials", self.trials)
-        checks.seeds((self.seed, *self.seeds))
+        for seed in (self.seed, *self.seeds):
+            checks.index("seed", seed)
 
 
 @dataclass(frozen=True)

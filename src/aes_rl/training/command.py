@@ -48,7 +48,7 @@ class Evaluate:
 
     def __post_init__(self) -> None:
         checks.count("episodes", self.episodes)
-        checks.seeds([self.number])
+        checks.index("number", self.number)
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Record:
 
     def __post_init__(self) -> None:
         checks.count("frames", self.frames)
-        checks.seeds([self.number])
+        checks.index("number", self.number)
 
 
 def train(argv: list[str]) -> None:
@@ -105,14 +105,16 @@ def run_training(config: Training, directory: Path) -> None:
     size = memory.needed(config, runner.state.sizes)
     _console.print(f"members: {len(config.members)}, replay: {memory.gigabytes(size)} on {config.device}")
     if runner.was_resumed:
-        _tell_of(directory, f"continuing {{}} at step {runner.first_step:,}")
+        _tell(f"continuing {directory} at step {runner.first_step:,}")
     try:
         with _progress(runner) as advance:
             for step in runner.steps():
                 advance(step.env_step)
     except Interrupted as stop:
-        ending = f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {{}}"
-        _tell_of(directory, ending + extensions.as_arguments())
+        ending = (
+            f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
+        )
+        _tell(ending + extensions.as_arguments())
         raise SystemExit(stop.exit_code) from None
     finally:
         runner.close()
@@ -125,12 +127,12 @@ def run_training(config: Training, directory: Path) -> None:
         _console.print("captured fraction of the removable gradient variance (0: uniform replay, 1: best possible),")
         _console.print(f"mean of the readings after {half:,} environment steps:")
         _console.print(_table(config, {member: fmean(values) for member, values in captured.items()}, digits=2))
-    _tell_of(directory, "curves, metrics and checkpoint are in {}")
+    _tell(f"curves, metrics and checkpoint are in {directory}")
 
 
-def _tell_of(path: Path, text: str) -> None:
-    """Print a line with a path in it as it is: brackets are no markup, and it is not broken, so it can be copied."""
-    _console.print(text.replace("{}", str(path)), markup=False, soft_wrap=True)
+def _tell(line: str) -> None:
+    """Print a line that contains a path: brackets are no markup, and it is not broken, so that it can be copied."""
+    _console.print(line, markup=False, soft_wrap=True)
 
 
 def evaluate(argv: list[str]) -> None:
@@ -165,7 +167,7 @@ def record(argv: list[str]) -> None:
             milliseconds = 1000 / environment.metadata.get("render_fps", 30)
     output = args.output or args.run / "episode.gif"
     write_whole(output, imageio.mimwrite("<bytes>", frames, format="gif", duration=milliseconds, loop=0))
-    _tell_of(output, f"{len(frames)} frames in {{}}")
+    _tell(f"{len(frames)} frames in {output}")
 
 
 def _frames(run: RunState, environment: simulator.Environment, args: Record) -> list[ArrayLike]:

@@ -70,7 +70,8 @@ class Training(Resources, Recording, Rounds, Main):
         for name, most in (("evaluation_episodes", _MAX_EPISODES), ("env_steps", 2**31 - 1)):
             if getattr(self, name) > most:
                 raise UserError(f"{name} is {getattr(self, name):,}; it may be {most:,} at most")
-        checks.seeds(self.seeds)
+        for seed in self.seeds:
+            checks.index("seed", seed)
         if len(self.samplers) * len(self.seeds) > _MAX_MEMBERS:
             raise UserError(
                 f"{len(self.samplers):,} samplers × {len(self.seeds):,} seeds are more than the {_MAX_MEMBERS:,} "
