@@ -111,10 +111,8 @@ def run_training(config: Training, directory: Path) -> None:
             for step in runner.steps():
                 advance(step.env_step)
     except Interrupted as stop:
-        ending = (
-            f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with\n  aes-rl train {directory}"
-        )
-        _tell(ending + extensions.as_arguments())
+        _tell(f"stopped at step {runner.state.env_step:,}; everything is saved. Continue with")
+        _tell(f"  aes-rl train {directory}{extensions.as_arguments()}")
         raise SystemExit(stop.exit_code) from None
     finally:
         runner.close()
